@@ -1,0 +1,66 @@
+"""From what callers write to a Request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cachestack.errors import RequestError
+from cachestack.requests import Message, Request, Sampling, as_messages
+
+Prompt = str | Sequence[Message | Mapping[str, Any]]
+
+
+def build_request(
+    prompt: Prompt | Request,
+    *,
+    tenant: str = "default",
+    user: str | None = None,
+    role: str | None = None,
+    system: str | None = None,
+    model: str = "",
+    temperature: float | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
+    stop: str | Sequence[str] = (),
+    max_new_tokens: int | None = None,
+    n: int = 1,
+    tools: Sequence[Any] = (),
+    response_format: Any = None,
+    extra: Mapping[str, Any] | None = None,
+    tags: Sequence[str] = (),
+    version: str | None = None,
+    ttl_s: float | None = None,
+    stable_messages: int | None = None,
+    store: bool = True,
+    lookup: bool = True,
+) -> Request:
+    """A checked Request; a Request given as `prompt` is returned as it is. Raises RequestError.
+
+    `stable_messages`: how many leading messages (system included) are the same from call to call. `extra` holds
+    further parameters: they count in the contract and are not interpreted. `store=False` keeps the answer out of the
+    cache, `lookup=False` does not look there. `ttl_s` can shorten the policy's time to live, not prolong it.
+    """
+    if isinstance(prompt, Request):
+        return prompt
+    if isinstance(tags, str):
+        raise RequestError(f"tags must be a list of names, not the text {tags!r}")
+    return Request(
+        messages=as_messages(prompt, system),
+        tenant=tenant,
+        user=user,
+        role=role,
+        model=model,
+        sampling=Sampling(
+            temperature, top_p, seed, (stop,) if isinstance(stop, str) else tuple(stop), max_new_tokens, n
+        ),
+        tools=tuple(tools),
+        response_format=response_format,
+        extra=dict(extra or {}),
+        tags=tuple(tags),
+        version=version,
+        ttl_s=ttl_s,
+        stable_messages=stable_messages,
+        store=store,
+        lookup=lookup,
+    )

@@ -1,0 +1,92 @@
+"""What the pipeline asks its driver to do. Each effect has one kind of result, named in its docstring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cachestack.engines.base import KVRun, Prompt
+from cachestack.entries import Entry
+from cachestack.keys import Contract, Partition
+from cachestack.requests import Request
+
+
+@dataclass(frozen=True, slots=True)
+class FindExact:
+    """→ Entry | None (expired entries too)."""
+
+    partition: Partition
+    exact: str
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """→ Embedding, or the Reason why the text is not matched by meaning (window, no encoder, encoder failed)."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """`vector`: float32 little-endian, unit length; `encoder`: the encoder's fingerprint."""
+
+    vector: bytes
+    encoder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """→ list[Candidate], best first; expired ones too."""
+
+    partition: Partition
+    contract: Contract
+    vector: bytes
+    encoder: str
+    num_candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """→ Prompt."""
+
+    engine: str
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """→ Generation (text engines) or Computed (token engines). The driver passes the text on as it comes."""
+
+    engine: str
+    request: Request
+    prompt: Prompt | None = None
+    past: Sequence[KVRun] = ()
+    publish_at: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PublishEntry:
+    """→ None. Raises StoreError."""
+
+    entry: Entry
+    max_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """→ None. Raises StoreError."""
+
+    partition: Partition
+    entry_id: str
+
+
+Effect = FindExact | Embed | Search | Prepare | Generate | PublishEntry | Touch
+
+
+class EngineFailed(Exception):
+    """Thrown into the pipeline when an engine raised `cause`. `emitted`: text had already been passed on."""
+
+    def __init__(self, cause: Exception, emitted: bool) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.emitted = emitted
