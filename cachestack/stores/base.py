@@ -1,0 +1,80 @@
+"""The contract of an entry store.
+
+- A partition is an argument of every read and write: a wall, never a filter.
+- `put` is one atomic step: after a crash an entry is there whole or not at all, and so are the exact key and the
+  change record that lead to it. It replaces an older entry of the same exact key.
+- Reads return expired entries too: the caller decides what an expired entry may still do. `purge` removes those whose
+  `stale_until_s` has passed.
+- A corrupt entry is never returned: it is counted in `num_corrupt`, removed, and reads as absent.
+- `changes` makes the writes of other processes visible: whoever keeps something derived from entries (an index) asks
+  for what happened since the number it last saw.
+- Any failure of the medium raises StoreError. The caller goes on uncached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from cachestack.entries import Entry, Selector
+from cachestack.keys import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write of a partition, in order."""
+
+    number: int
+    kind: Literal["put", "remove"]
+    entry_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What happened since a number. `complete` is False when the record does not reach back that far: start over."""
+
+    latest: int
+    complete: bool
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSize:
+    num_entries: int
+    num_bytes: int
+
+
+class EntryStore(Protocol):
+    """See the module's text. All methods may be called from several threads and from several processes."""
+
+    @property
+    def num_corrupt(self) -> int: ...
+
+    def find_exact(self, partition: Partition, exact: str) -> Entry | None: ...
+
+    def get(self, partition: Partition, entry_id: str) -> Entry | None: ...
+
+    def entries(self, partition: Partition) -> Iterator[Entry]: ...
+
+    def put(self, entry: Entry, max_bytes: int | None = None) -> None:
+        """Publish `entry`; then evict the tenant's least recently used entries until its entries fit `max_bytes`."""
+        ...
+
+    def touch(self, partition: Partition, entry_id: str, now_s: float) -> None:
+        """Note a use, for eviction. May be written later; losing it costs only order."""
+        ...
+
+    def latest(self, partition: Partition) -> int: ...
+
+    def changes(self, partition: Partition, since: int) -> Changes: ...
+
+    def invalidate(self, selector: Selector) -> int:
+        """Remove what matches, in all processes; returns how many entries were removed."""
+        ...
+
+    def purge(self, now_s: float) -> int: ...
+
+    def size(self, tenant: str | None = None) -> StoreSize: ...
+
+    def close(self) -> None: ...

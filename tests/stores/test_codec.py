@@ -1,0 +1,39 @@
+"""An entry as bytes: any damage is found, and is one kind of error."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from cachestack.stores.codec import CorruptEntry, decode_entry, encode_entry
+
+quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@quick
+@given(at=st.integers(0, 10_000), bit=st.integers(0, 7))
+def test_one_flipped_bit_anywhere_is_found(make_entry, at, bit):
+    data = bytearray(encode_entry(make_entry(vector=b"\1" * 64)))
+    data[at % len(data)] ^= 1 << bit
+    with pytest.raises(CorruptEntry):
+        decode_entry(bytes(data))
+
+
+@quick
+@given(st.binary(max_size=200))
+def test_other_bytes_are_not_an_entry(data):
+    with pytest.raises(CorruptEntry):
+        decode_entry(data)
+
+
+@quick
+@given(st.text(), st.lists(st.text()), st.one_of(st.none(), st.binary()))
+def test_every_text_and_vector_survives(make_entry, text, tags, vector):
+    entry = make_entry(text, answer=text, tags=tuple(tags), vector=vector, principal=text or None)
+    assert decode_entry(encode_entry(entry)) == entry
+
+
+def test_no_vector_is_not_an_empty_vector(make_entry):
+    assert decode_entry(encode_entry(make_entry(vector=None))).vector is None
+    assert decode_entry(encode_entry(make_entry(vector=b""))).vector == b""
