@@ -1,0 +1,116 @@
+"""The one place that knows how Transformers' causal models are called (checked with 5.15 to 5.24)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from cachestack.errors import EngineError
+
+if TYPE_CHECKING:
+    import torch
+
+MASK_4D_ATTENTION = ("sdpa", "eager")
+
+
+def forward(
+    model: Any,
+    *,
+    input_ids: torch.Tensor,
+    position_ids: torch.Tensor | None = None,
+    attention_mask: torch.Tensor | None = None,
+    cache: Any = None,
+    keep_logits: int | torch.Tensor = 1,
+) -> torch.Tensor:
+    """Logits `[rows, kept positions, vocabulary]` of one pass over `input_ids` `[rows, tokens]`.
+
+    `keep_logits`: how many last positions, or an index tensor of positions in the row; 0 keeps all. `cache` grows by
+    the tokens of the pass; without one nothing is kept. `attention_mask` is 2-D over past and new tokens, or boolean
+    `[rows or 1, 1, new tokens, past + new tokens]`, True where a token may look. Without `position_ids` the positions
+    continue after the cache. Tensors are made under `no_grad`, not `inference_mode`: those of the latter can be
+    neither cropped nor reassigned later. Raises EngineError where the model cannot take such a mask.
+    """
+    import torch
+
+    accepted = _accepted(model)
+    arguments: dict[str, Any] = {"input_ids": input_ids}
+    if cache is None:
+        arguments["use_cache"] = False
+    else:
+        arguments[cache_argument(model)] = cache
+        arguments["use_cache"] = True
+    if position_ids is not None and "position_ids" in accepted:
+        arguments["position_ids"] = position_ids
+    if attention_mask is not None:
+        arguments["attention_mask"] = _as_taken(model, attention_mask)
+    trims = "logits_to_keep" in accepted
+    if trims:
+        arguments["logits_to_keep"] = keep_logits
+    with torch.no_grad():
+        logits: torch.Tensor = model(**arguments).logits
+    return logits if trims else _trimmed(logits, keep_logits)
+
+
+def takes_cache(model: Any) -> bool:
+    """Whether the model's forward pass accepts a KV cache at all."""
+    return not _accepted(model).isdisjoint(("cache", "past_key_values"))
+
+
+def cache_argument(model: Any) -> str:
+    """5.24 renamed `past_key_values` to `cache`."""
+    return "cache" if "cache" in _accepted(model) else "past_key_values"
+
+
+def takes_mask_4d(model: Any) -> bool:
+    """Whether `attention_mask` may be a 4-D mask of our own, with positions to match."""
+    return attention_name(model) in MASK_4D_ATTENTION and "position_ids" in _accepted(model)
+
+
+def attention_name(model: Any) -> str:
+    return str(getattr(model.config, "_attn_implementation", None) or "eager")
+
+
+def context_tokens(model: Any, tokenizer: Any = None) -> int | None:
+    """The longest sequence the model can take, in tokens, or None where nothing says so."""
+    config = model.config.get_text_config(decoder=True)
+    stated = getattr(config, "max_position_embeddings", None)
+    if isinstance(stated, int) and stated > 0:
+        return stated
+    window = getattr(tokenizer, "model_max_length", None)
+    return window if isinstance(window, int) and 0 < window < 10**9 else None
+
+
+def _accepted(model: Any) -> frozenset[str]:
+    """Names that the model's forward pass takes. PEFT's wrapper hands all of them on to the model within."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return _parameters(type(inner).forward)
+
+
+@lru_cache(maxsize=64)
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
+def _as_taken(model: Any, mask: torch.Tensor) -> torch.Tensor:
+    """Eager attention adds a 4-D mask to the scores as it is: True would count as 1, so it becomes 0 and -max."""
+    import torch
+
+    if mask.ndim != 4:
+        return mask
+    name = attention_name(model)
+    if name not in MASK_4D_ATTENTION:
+        raise EngineError(
+            f"attention {name!r} takes no 4-D mask; load the model with one of: {', '.join(MASK_4D_ATTENTION)}"
+        )
+    if name != "eager" or mask.dtype != torch.bool:
+        return mask
+    dtype = model.dtype
+    blocked = torch.full((), torch.finfo(dtype).min, dtype=dtype, device=mask.device)
+    return torch.where(mask, torch.zeros((), dtype=dtype, device=mask.device), blocked)
+
+
+def _trimmed(logits: torch.Tensor, keep: int | torch.Tensor) -> torch.Tensor:
+    """What `logits_to_keep` gives, for models that do not have it."""
+    return logits[:, -keep:, :] if isinstance(keep, int) else logits[:, keep, :]

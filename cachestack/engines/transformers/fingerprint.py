@@ -1,0 +1,210 @@
+"""What must be equal for kept KV to be reusable, as one digest.
+
+Weights (adapters too), configuration, dtype and device, attention, tokenizer and template, library versions. Files are
+hashed once and remembered by path, size and time of change; tensors changed after loading are hashed themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cachestack.engines.transformers.adapter import attention_name
+from cachestack.engines.transformers.load import GQA_VARIABLE, Loaded
+from cachestack.keys import canonical_json, digest
+
+FORMAT = "1"
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
+LIBRARIES = ("torch", "transformers", "tokenizers")
+VOLATILE_KEYS = ("_name_or_path", "transformers_version", "torch_dtype")
+CHUNK_BYTES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What tells that a file was changed. `size` is -1 for a file that is gone."""
+
+    path: Path
+    size: int
+    mtime_ns: int
+
+    @staticmethod
+    def of(path: Path) -> FileState:
+        try:
+            stat = path.stat()
+        except OSError:
+            return FileState(path, -1, 0)
+        return FileState(path, stat.st_size, stat.st_mtime_ns)
+
+
+class FileDigests:
+    """SHA-256 of files, remembered in memory and, where it can be written, in a small JSON file.
+
+    The JSON only saves time: one that is missing, broken or unwritable means that files are hashed again.
+    """
+
+    def __init__(self, memory: Callable[[], Path | None] = lambda: None) -> None:
+        self._memory = memory
+        self._known: dict[str, list[Any]] | None = None
+        self._lock = threading.Lock()
+
+    def of(self, path: Path) -> str:
+        path = path.resolve()
+        stat = path.stat()
+        with self._lock:
+            if self._known is None:
+                self._known = self._read()
+            known = self._known.get(str(path))
+            if known is None or known[:2] != [stat.st_size, stat.st_mtime_ns]:
+                known = [stat.st_size, stat.st_mtime_ns, file_sha256(path)]
+                self._known = self._read() | self._known | {str(path): known}
+                self._write()
+            return str(known[2])
+
+    def _read(self) -> dict[str, list[Any]]:
+        path = self._memory()
+        try:
+            values = json.loads(path.read_text("utf-8")) if path is not None else {}
+            return {k: v for k, v in values.items() if isinstance(v, list) and len(v) == 3}
+        except (OSError, ValueError, AttributeError):
+            return {}
+
+    def _write(self) -> None:
+        path = self._memory()
+        if path is None:
+            return
+        aside = path.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            aside.write_text(json.dumps(self._known), "utf-8")
+            os.replace(aside, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
+
+
+class Fingerprint:
+    """The fingerprint of one loaded model, hashed anew when its weights, adapters or attention have changed."""
+
+    def __init__(self, loaded: Loaded, files: FileDigests, *, from_files: bool) -> None:
+        self._loaded = loaded
+        self._digests = files
+        folder = weights_folder(loaded.ref) if from_files else None
+        self._files = tuple(FileState.of(p) for p in weight_files(folder)) if folder is not None else ()
+        self._at_load = weights_stamp(loaded.model)
+        self._stamp = ""
+        self._value = ""
+        self._lock = threading.Lock()
+
+    @property
+    def value(self) -> str:
+        weights = weights_stamp(self._loaded.model)
+        stamp = f"{weights} {self._attention()}"
+        with self._lock:
+            if stamp != self._stamp:
+                self._value = self._compute(unchanged=weights == self._at_load)
+                self._stamp = stamp
+            return self._value
+
+    def _compute(self, *, unchanged: bool) -> str:
+        config = {k: v for k, v in self._loaded.model.config.to_dict().items() if k not in VOLATILE_KEYS}
+        parts = (
+            FORMAT,
+            self._files_digest() if unchanged and self._files else tensors_digest(self._loaded.model),
+            canonical_json(json.loads(json.dumps(config, default=str))).decode(),
+            self._loaded.dtype,
+            self._loaded.device.type,
+            self._attention(),
+            tokenizer_digest(self._loaded.tokenizer),
+            *(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES),
+        )
+        return digest(b"fingerprint", *(part.encode() for part in parts))
+
+    def _files_digest(self) -> str:
+        if any(FileState.of(f.path) != f for f in self._files):  # replaced on disk since they were loaded
+            return tensors_digest(self._loaded.model)
+        return digest(*(f"{f.path.name} {self._digests.of(f.path)}".encode() for f in self._files))
+
+    def _attention(self) -> str:
+        return f"{attention_name(self._loaded.model)} {os.environ.get(GQA_VARIABLE, '0')}"
+
+
+def weights_stamp(model: Any) -> str:
+    """Changes when a weight is replaced or written to, or an adapter is added, chosen or switched off.
+
+    Cheap: reads no tensor. Torch counts the writes to each tensor (`_version`); only writes through `.data` escape it.
+    """
+    tensors = [
+        f"{name} {t.data_ptr()} {0 if t.is_inference() else t._version} {t.dtype}"
+        for name, t in model.named_parameters()
+    ]
+    return digest("\n".join(tensors).encode(), "\n".join(_adapters(model)).encode())
+
+
+def tensors_digest(model: Any) -> str:
+    """SHA-256 over all tensors of the model, by name, dtype, shape and bytes, and over its active adapters."""
+    import torch
+
+    h = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
+        h.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        raw = tensor.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
+        h.update(memoryview(raw.numpy()))
+    return digest(h.digest(), "\n".join(_adapters(model)).encode())
+
+
+def tokenizer_digest(tokenizer: Any) -> str:
+    """The whole tokenizer: vocabulary and rules, special tokens, chat template."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    rules = backend.to_str() if backend is not None else json.dumps(sorted(tokenizer.get_vocab().items()))
+    special = json.dumps(tokenizer.special_tokens_map, sort_keys=True, default=str)
+    template = json.dumps(getattr(tokenizer, "chat_template", None), sort_keys=True, default=str)
+    flags = [getattr(tokenizer, name, None) for name in ("add_bos_token", "add_eos_token")]
+    return digest(rules.encode(), special.encode(), template.encode(), repr(flags).encode())
+
+
+def weights_folder(ref: str) -> Path | None:
+    """The folder of a local model, or of a hub id's files in the Hugging Face cache."""
+    if Path(ref).is_dir():
+        return Path(ref)
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(ref, local_files_only=True))
+    except Exception:  # whatever the hub's library says, the tensors themselves can still be hashed
+        return None
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that Transformers loads from a folder: one kind of weights, and adapters."""
+    names = sorted(p for p in folder.iterdir() if p.is_file())
+    adapters = [p for p in names if p.name.startswith("adapter_")]
+    for suffix in WEIGHT_SUFFIXES:
+        found = [p for p in names if p.suffix == suffix and p not in adapters]
+        if found:
+            return found + adapters
+    return adapters
+
+
+def file_sha256(path: Path) -> str:
+    h = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(CHUNK_BYTES):
+            h.update(block)
+    return h.hexdigest()
+
+
+def _adapters(model: Any) -> Iterable[str]:
+    """Names and switches of adapters in the modules (PEFT): they change what a pass computes, not the tensors."""
+    for name, module in model.named_modules():
+        active = getattr(module, "active_adapters", None)
+        if isinstance(active, (list, str)):
+            yield f"{name} {active} {getattr(module, 'disable_adapters', False)} {getattr(module, 'merged', False)}"
