@@ -1,0 +1,1 @@
+"""The semantic layer: has this question, in this contract, for this tenant, been answered?"""

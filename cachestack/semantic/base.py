@@ -1,0 +1,54 @@
+"""What the semantic layer is made of: an encoder, an index, guards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from cachestack.entries import Candidate
+from cachestack.keys import Partition
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Encoder(Protocol):
+    """Turns texts into unit vectors. Loading happens at the first call that needs weights."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """ISO 639-1 codes it was trained for; empty means unknown."""
+        ...
+
+    @property
+    def window_tokens(self) -> int: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of everything that decides the vectors: weights, tokenizer, pooling, library."""
+        ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def fits_window(self, text: str) -> bool:
+        """Whether the whole text is seen by the encoder, nothing cut off."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """`[len(texts), dimension]`, each row of length 1. Raises EncoderError for values that are not finite."""
+        ...
+
+
+class Index(Protocol):
+    """Nearest entries of a partition and a contract."""
+
+    def search(
+        self, partition: Partition, contract: str, vector: bytes, encoder: str, num_candidates: int
+    ) -> list[Candidate]:
+        """Best first, by cosine. Only entries made with the same encoder fingerprint. Sees all writes to the store."""
+        ...

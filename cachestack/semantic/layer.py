@@ -1,0 +1,100 @@
+"""The order of the semantic layer, as a generator of effects: exact first, then by meaning.
+
+`chat`, `explain`, `compare` and `eval` all run this very generator; they differ only in who performs its effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from cachestack.decisions import Bypass, Hit, Miss, Reason
+from cachestack.effects import Embed, Embedding, FindExact, Search
+from cachestack.entries import Candidate, Entry
+from cachestack.keys import Contract, Partition, exact_key
+from cachestack.policy import Policy, SemanticPolicy
+from cachestack.requests import Request
+from cachestack.semantic.decide import Query, decide
+from cachestack.semantic.language import by_meaning_refusal, identify
+
+SemanticEffect = FindExact | Embed | Search
+SemanticLookup = Hit[Entry] | Miss | Bypass
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as the semantic layer sees it, worked out once."""
+
+    request: Request
+    contract: Contract
+    partition: Partition
+
+    @property
+    def exact(self) -> str:
+        return exact_key(self.partition, self.contract, self.request.question)
+
+
+def bypass_reason(request: Request, policy: SemanticPolicy) -> Reason | None:
+    """Why this request has no business with the semantic cache at all, or None."""
+    temperature = request.sampling.temperature
+    if not policy.enabled:
+        return Reason.DISABLED
+    if ("user" in policy.walls and request.user is None) or ("role" in policy.walls and request.role is None):
+        return Reason.NO_PRINCIPAL
+    if temperature is not None and temperature > policy.max_temperature:
+        return Reason.TEMPERATURE
+    if request.tools and not policy.allow_tools:
+        return Reason.TOOLS
+    if request.sampling.n > 1:
+        return Reason.MANY_ANSWERS
+    return None
+
+
+def partition_of(request: Request, policy: SemanticPolicy) -> Partition:
+    """The wall around this request's entries: tenant, and the principals that the policy separates by."""
+    return Partition(
+        request.tenant,
+        user=request.user if "user" in policy.walls else None,
+        role=request.role if "role" in policy.walls else None,
+    )
+
+
+def semantic_lookup(
+    asked: Asked, policy: Policy, encoder_languages: frozenset[str], now_s: float
+) -> Generator[SemanticEffect, Any, Hit[Entry] | Miss]:
+    """Look the question up. The caller has checked `bypass_reason`."""
+    found: Entry | None = yield FindExact(asked.partition, asked.exact)
+    if found is not None and found.is_live(now_s):
+        return Hit(Reason.EXACT, found, {"entry_id": found.entry_id, "age_s": round(now_s - found.created_at_s, 3)})
+    stale = found if found is not None and now_s < found.stale_until_s else None
+    embedding = yield from embed_question(asked.request, policy, encoder_languages)
+    language = identify(asked.request.question)
+    if isinstance(embedding, Reason):
+        reason = embedding if found is None else Reason.EXPIRED
+        return Miss(reason, {"language": language, "by_meaning": embedding.value}, language=language, stale=stale)
+    candidates: list[Candidate] = yield Search(
+        asked.partition, asked.contract, embedding.vector, embedding.encoder, policy.semantic.num_candidates
+    )
+    decision = decide(
+        Query(asked.request.question, language), candidates, policy.semantic, policy.fallback, now_s=now_s
+    )
+    if isinstance(decision, Hit):
+        return decision
+    reason = Reason.EXPIRED if found is not None and decision.reason is Reason.NO_ENTRY else decision.reason
+    return Miss(reason, decision.detail, embedding.vector, embedding.encoder, language, stale)
+
+
+def embed_question(
+    request: Request, policy: Policy, encoder_languages: frozenset[str]
+) -> Generator[SemanticEffect, Any, Embedding | Reason]:
+    """The question's embedding, or why it is not matched by meaning."""
+    if not policy.semantic.by_meaning:
+        return Reason.EXACT_ONLY
+    if request.messages[-1].role != "user":
+        return Reason.NOT_A_QUESTION
+    refusal = by_meaning_refusal(identify(request.question), encoder_languages, policy.semantic)
+    if refusal is not None:
+        return refusal
+    embedding: Embedding | Reason = yield Embed(request.question)
+    return embedding

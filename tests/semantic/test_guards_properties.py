@@ -1,0 +1,97 @@
+"""What holds for every guard and any text: equal texts pass, spelling changes nothing, neither text is special."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cachestack.semantic.guards import GUARDS, judge
+from cachestack.semantic.text import analyse
+from cachestack.semantic.words import fold
+
+ENGLISH = """
+how do i you we can what is are the a an my your his not never without enable disable on off before after from to than
+and or in of for with by was will be being chased cat dog reset router password visa visas non-profit who where when why
+which should more less all only first last 3 three 1,000 $40 40% 5kg march may 2019 2019-03-05 today tomorrow next week
+7pm v2.1 c++ AI artificial intelligence get best good please thanks hello Leeds York this
+"""
+FRENCH = """
+comment puis-je est-ce que quel quelle est le la les l'eau d'un mon votre ne pas plus sans activer désactiver avant
+après de à vers que et ou dans pour avec carte compte réinitialiser mot passe qui où quand pourquoi combien tous
+seulement premier dernier 3 trois 1 000,50 € 40 % mars mai 2019 aujourd'hui demain semaine prochaine 14h30 bonjour
+merci colis été œuf refusée
+"""
+
+
+def sentences(words: str) -> st.SearchStrategy[str]:
+    parts = st.lists(st.sampled_from([*words.split(), ",", "?", "."]), min_size=1, max_size=12)
+    return parts.map(" ".join)
+
+
+def languages() -> st.SearchStrategy[tuple[str, st.SearchStrategy[str]]]:
+    return st.sampled_from([("en", sentences(ENGLISH)), ("fr", sentences(FRENCH))])
+
+
+@st.composite
+def texts(draw: st.DrawFn, number: int) -> tuple[str, list[str]]:
+    language, strategy = draw(languages())
+    return language, [draw(strategy) for _ in range(number)]
+
+
+SPELLINGS = {
+    "upper": str.upper,
+    "title": str.title,
+    "decomposed": lambda t: unicodedata.normalize("NFD", t),
+    "composed": lambda t: unicodedata.normalize("NFC", t),
+    "wide spaces": lambda t: "  " + t.replace(" ", " \t\u00a0\n ") + "\n",
+    "typographic": lambda t: t.replace("'", "\u2019").replace("-", "\u2011"),
+}
+
+
+@given(texts(1))
+@settings(max_examples=150, deadline=None)
+def test_a_text_passes_against_itself(drawn: tuple[str, list[str]]) -> None:
+    language, [text] = drawn
+    assert [v for v in judge(analyse(text, language), analyse(text, language)) if not v.passed] == []
+
+
+@given(st.text(max_size=80), st.sampled_from(["en", "fr", "de", None]))
+@settings(max_examples=200, deadline=None)
+def test_any_text_at_all_passes_against_itself(text: str, language: str | None) -> None:
+    assert [v for v in judge(analyse(text, language), analyse(text, language)) if not v.passed] == []
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_no_pair_of_texts_makes_a_guard_fail(one: str, other: str) -> None:
+    verdicts = judge(analyse(one, "en"), analyse(other, "en"))
+    assert len(verdicts) == len(GUARDS)
+
+
+@given(texts(2))
+@settings(max_examples=300, deadline=None)
+def test_neither_text_is_special(drawn: tuple[str, list[str]]) -> None:
+    language, [one, other] = drawn
+    a, b = analyse(one, language), analyse(other, language)
+    there, back = judge(a, b), judge(b, a)
+    assert [(v.kind, v.passed, v.certain) for v in there] == [(v.kind, v.passed, v.certain) for v in back]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@given(drawn=texts(2))
+@settings(max_examples=60, deadline=None)
+def test_spelling_does_not_change_a_verdict(spelling: str, drawn: tuple[str, list[str]]) -> None:
+    language, [one, other] = drawn
+    written = SPELLINGS[spelling](one)
+    plain, changed = analyse(one, language), analyse(written, language)
+    assert [t.text for t in plain.tokens] == [t.text for t in changed.tokens]
+    beside = analyse(other, language)
+    assert [v.passed for v in judge(plain, beside)] == [v.passed for v in judge(changed, beside)]
+
+
+@given(st.text(max_size=60))
+def test_folding_twice_is_folding_once(text: str) -> None:
+    assert fold(fold(text)) == fold(text)
