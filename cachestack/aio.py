@@ -1,0 +1,58 @@
+"""Runs the same pipeline in asyncio: what blocks goes to a thread, the engine's coroutine is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from cachestack.decisions import Response
+from cachestack.driver import open_stream
+from cachestack.effects import EngineFailed, FindExact, Generate, Touch
+from cachestack.engines.base import Engine
+from cachestack.engines.functions import AsyncFunctionEngine
+from cachestack.requests import Request
+
+if TYPE_CHECKING:
+    from cachestack.stack import CacheStack
+
+
+async def respond_async(stack: CacheStack, request: Request, engine: AsyncFunctionEngine) -> Response:
+    """One request, counted however it ends; cancelling the task cancels the engine's coroutine."""
+    run, engines = stack.open_run(request, engine)
+    try:
+        effect = next(run)
+        while True:
+            try:
+                if isinstance(effect, Generate):
+                    result = await _generate(effect, engines[effect.engine])
+                elif isinstance(effect, FindExact | Touch):
+                    result = stack.performer.perform(effect, engines)  # microseconds: not worth a thread
+                else:
+                    result = await asyncio.to_thread(stack.performer.perform, effect, engines)
+            except Exception as error:
+                effect = run.throw(error)
+            else:
+                effect = run.send(result)
+    except StopIteration as stop:
+        response: Response = stop.value
+        return response
+    finally:
+        run.close()
+
+
+async def _generate(effect: Generate, engine: Engine | AsyncFunctionEngine) -> Any:
+    try:
+        if isinstance(engine, AsyncFunctionEngine):
+            return await engine.generate()
+        return await asyncio.to_thread(_exhaust, open_stream(effect, engine))
+    except Exception as error:
+        raise EngineFailed(error, emitted=False) from error
+
+
+def _exhaust(stream: Generator[str, None, Any]) -> Any:
+    while True:
+        try:
+            next(stream)
+        except StopIteration as stop:
+            return stop.value

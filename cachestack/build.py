@@ -1,0 +1,108 @@
+"""The only file that chooses concrete classes: from settings to a stack."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from cachestack.engines.base import Engine, TokenEngine
+from cachestack.folders import home_folder
+from cachestack.policy_set import PolicySet
+from cachestack.prefix.layer import PrefixLayer
+from cachestack.prefix.pool import BlockPool
+from cachestack.requests import Message, Request, Sampling
+from cachestack.stats import Stats
+from cachestack.stores.disk import DiskStore
+from cachestack.stores.sums import SumsFile
+
+if TYPE_CHECKING:
+    from cachestack.semantic.base import Encoder, Index
+    from cachestack.stack import CacheStack
+
+S = TypeVar("S", bound="CacheStack")
+DEFAULT_MODEL = "smollm2-135m-instruct"
+DEFAULT_ENCODER = "all-minilm-l6-v2"
+NO_ENCODER = "none"
+POOL_BYTES = 512 * 1024 * 1024
+
+
+def build_local(
+    cls: type[S],
+    *,
+    model: str | None,
+    encoder: str | None,
+    policies: str | Path | PolicySet | None,
+    home: str | Path | None,
+    device: str | None,
+    dtype: str | None,
+) -> S:
+    """A stack with the in-process engine."""
+    from cachestack.engines.transformers.engine import TransformersEngine
+
+    engine = TransformersEngine(model or DEFAULT_MODEL, device=device, dtype=dtype)
+    return _build(cls, {"local": engine}, encoder, policies, home)
+
+
+def build_without_engine(
+    cls: type[S],
+    *,
+    encoder: str | None,
+    policies: str | Path | PolicySet | None,
+    home: str | Path | None,
+) -> S:
+    """A stack for wrapped functions."""
+    return _build(cls, {}, encoder, policies, home)
+
+
+def build_demo(
+    *, model: str | None, policies: Path, home: Path, clock: Callable[[], float]
+) -> tuple[CacheStack, TokenEngine]:
+    """A stack with the in-process engine and a clock that can be moved, both models loaded and warm."""
+    from cachestack.engines.transformers.engine import TransformersEngine
+    from cachestack.stack import CacheStack
+
+    engine = TransformersEngine(model or DEFAULT_MODEL)
+    stack = _build(CacheStack, {"local": engine}, None, policies, home, clock)
+    stack.performer.embed("warm up")
+    request = Request((Message("user", "warm up"),), sampling=Sampling(max_new_tokens=2))
+    assert engine.fingerprint, "a loaded model has a fingerprint"
+    for _ in engine.stream_tokens(request, engine.prepare(request), (), ()):
+        pass
+    return stack, engine
+
+
+def _build(
+    cls: type[S],
+    engines: Mapping[str, Engine],
+    encoder: str | None,
+    policies: str | Path | PolicySet | None,
+    home: str | Path | None,
+    clock: Callable[[], float] = time.time,
+) -> S:
+    folder = Path(home) if home is not None else home_folder()
+    policy_set = policies if isinstance(policies, PolicySet) else PolicySet.load(policies)
+    store = DiskStore(folder / "entries", clock)
+    encoder_, index = _meaning(encoder or DEFAULT_ENCODER, store, folder)
+    return cls(
+        engines=engines,
+        store=store,
+        index=index,
+        encoder=encoder_,
+        prefix=PrefixLayer(BlockPool(max_bytes=POOL_BYTES), secret=secrets.token_bytes(32)),
+        policies=policy_set,
+        stats=Stats(SumsFile(folder / "stats")),
+        clock=clock,
+    )
+
+
+def _meaning(encoder: str, store: DiskStore, folder: Path) -> tuple[Encoder | None, Index | None]:
+    if encoder == NO_ENCODER:
+        return None, None
+    from cachestack.semantic.embed import SentenceEncoder
+    from cachestack.semantic.index import FaissIndex
+
+    made = SentenceEncoder(encoder)
+    return made, FaissIndex(store, snapshot_folder=folder / "indexes", encoder=made)

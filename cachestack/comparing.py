@@ -1,0 +1,89 @@
+"""Would the answer to one request serve another? Asked of the very lookup that `chat` runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from cachestack.decisions import Detail, Hit, Reason
+from cachestack.effects import Embedding
+from cachestack.entries import Entry
+from cachestack.keys import contract_of
+from cachestack.performer import Performer
+from cachestack.policy import Policy
+from cachestack.requests import Request
+from cachestack.semantic.language import identify
+from cachestack.semantic.layer import Asked, bypass_reason, partition_of, semantic_lookup
+from cachestack.semantic.single import run_with_one_entry
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`serves`: the first answer would be served for the second request. `differs` names walls and contract fields."""
+
+    serves: bool
+    reason: Reason
+    differs: tuple[str, ...] = ()
+    detail: Detail = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        head = f"{'serves' if self.serves else 'does not serve'}: {self.reason.value}"
+        lines = [head] + [f"  differs: {name}" for name in self.differs]
+        return "\n".join(lines + [f"  {key}: {value}" for key, value in self.detail.items()])
+
+
+def compare_requests(
+    cached: Request, new: Request, policy_of: Callable[[str], Policy], performer: Performer, now_s: float
+) -> Comparison:
+    """Compare as if `cached` had just been answered and `new` came now."""
+    policy = policy_of(new.tenant)
+    for request in (cached, new):
+        reason = bypass_reason(request, policy_of(request.tenant).semantic)
+        if reason is not None:
+            return Comparison(False, reason)
+    first, second = _asked(cached, policy_of(cached.tenant)), _asked(new, policy)
+    differs = _differences(first, second)
+    languages = performer.encoder.languages if performer.encoder is not None else frozenset[str]()
+    entry = entry_as_if_answered(first, performer.embed(cached.question), now_s)
+    found = run_with_one_entry(semantic_lookup(second, policy, languages, now_s), entry, performer.embed)
+    return Comparison(isinstance(found, Hit), found.reason, differs, found.detail)
+
+
+def entry_as_if_answered(asked: Asked, embedding: Embedding | Reason, now_s: float) -> Entry:
+    """The entry that a finished answer to `asked` would have left, with an empty answer."""
+    known = isinstance(embedding, Embedding)
+    return Entry(
+        entry_id="compared",
+        partition=asked.partition,
+        contract=asked.contract.digest,
+        exact=asked.exact,
+        question=asked.request.question,
+        answer="",
+        finish_reason="stop",
+        prompt_tokens=0,
+        completion_tokens=0,
+        model=asked.request.model,
+        created_at_s=now_s,
+        expires_at_s=now_s + 1,
+        stale_until_s=now_s + 1,
+        vector=embedding.vector if known else None,  # type: ignore[union-attr]
+        encoder=embedding.encoder if known else None,  # type: ignore[union-attr]
+        language=identify(asked.request.question),
+    )
+
+
+def _asked(request: Request, policy: Policy) -> Asked:
+    return Asked(request, contract_of(request, request.model), partition_of(request, policy.semantic))
+
+
+def _differences(first: Asked, second: Asked) -> tuple[str, ...]:
+    walls = _changed(asdict(first.partition), asdict(second.partition))
+    one, two = asdict(first.contract), asdict(second.contract)
+    parameters = _changed(json.loads(one.pop("parameters")), json.loads(two.pop("parameters")))
+    return (*walls, *_changed(one, two), *parameters)
+
+
+def _changed(one: dict[str, Any], two: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(key for key in one if one[key] != two.get(key))

@@ -1,0 +1,134 @@
+"""What statistics look like from outside: sums turned into figures per tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cachestack.histogram import quantile
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerStats:
+    """What one layer answered. `misses` and `bypasses` are by reason; hits, partials, misses and bypasses are all."""
+
+    lookups: int
+    hits: Mapping[str, int]
+    partials: int
+    misses: Mapping[str, int]
+    bypasses: Mapping[str, int]
+
+    @property
+    def num_hits(self) -> int:
+        return sum(self.hits.values())
+
+    @property
+    def hit_rate(self) -> float:
+        """Hits as a share of look-ups; 0 where there were none."""
+        return self.num_hits / self.lookups if self.lookups else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TenantStats:
+    """One tenant's sums. Times in seconds, costs in the policy's currency (None where no price is set)."""
+
+    requests: int
+    engine_calls: int
+    engine_errors: int
+    failed: int
+    cancelled: int
+    semantic: LayerStats
+    prefix: LayerStats
+    fallbacks: Mapping[str, int]
+    wrong_hit_reports: int
+    store_failures: int
+    tokens_prefilled: int
+    tokens_reused: int
+    tokens_generated: int
+    seconds_saved: float
+    bytes_saved: int
+    cost: float | None
+    cost_saved: float | None
+    cost_per_request: float | None
+    classified_items: int
+    latency_s: Quantiles
+    ttft_s: Quantiles
+    per_token_s: Quantiles
+    prompt_tokens: Quantiles
+
+    @property
+    def fallback_rate(self) -> float:
+        return sum(self.fallbacks.values()) / self.requests if self.requests else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**_plain(self), "fallback_rate": self.fallback_rate}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All tenants' statistics at one moment."""
+
+    by_tenant: Mapping[str, TenantStats]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"tenants": {name: stats.as_dict() for name, stats in sorted(self.by_tenant.items())}}
+
+
+def tenant_stats(sums: Mapping[str, float]) -> TenantStats:
+    priced = sums.get("priced_requests", 0)
+    return TenantStats(
+        requests=int(sums.get("requests", 0)),
+        engine_calls=int(sums.get("engine_calls", 0)),
+        engine_errors=int(sums.get("engine_errors", 0)),
+        failed=int(sums.get("failed", 0)),
+        cancelled=int(sums.get("cancelled", 0)),
+        semantic=_layer_stats(sums, "semantic"),
+        prefix=_layer_stats(sums, "prefix"),
+        fallbacks=_under(sums, "fallback."),
+        wrong_hit_reports=int(sums.get("wrong_hit_reports", 0)),
+        store_failures=int(sums.get("store_failures", 0)),
+        tokens_prefilled=int(sums.get("tokens.prefilled", 0)),
+        tokens_reused=int(sums.get("tokens.reused", 0)),
+        tokens_generated=int(sums.get("tokens.generated", 0)),
+        seconds_saved=float(sums.get("seconds_saved", 0.0)),
+        bytes_saved=int(sums.get("bytes_saved", 0)),
+        cost=sums.get("cost", 0.0) if priced else None,
+        cost_saved=sums.get("cost_saved", 0.0) if priced else None,
+        cost_per_request=sums.get("cost", 0.0) / priced if priced else None,
+        classified_items=int(sums.get("classified_items", 0)),
+        latency_s=_quantiles(sums, "latency_s"),
+        ttft_s=_quantiles(sums, "ttft_s"),
+        per_token_s=_quantiles(sums, "per_token_s"),
+        prompt_tokens=_quantiles(sums, "prompt_tokens"),
+    )
+
+
+def _layer_stats(sums: Mapping[str, float], layer: str) -> LayerStats:
+    hits, misses = _under(sums, f"{layer}.hit."), _under(sums, f"{layer}.miss.")
+    partials, bypasses = sum(_under(sums, f"{layer}.partial.").values()), _under(sums, f"{layer}.bypass.")
+    lookups = sum(hits.values()) + partials + sum(misses.values())
+    return LayerStats(lookups, hits, partials, misses, bypasses)
+
+
+def _under(sums: Mapping[str, float], start: str) -> dict[str, int]:
+    return {name.removeprefix(start): int(n) for name, n in sorted(sums.items()) if name.startswith(start)}
+
+
+def _quantiles(sums: Mapping[str, float], name: str) -> Quantiles:
+    counts = {int(number): n for number, n in _under(sums, f"{name}.").items()}
+    return Quantiles(quantile(counts, 0.5), quantile(counts, 0.95), quantile(counts, 0.99))
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    return dict(value) if isinstance(value, Mapping) else value

@@ -1,0 +1,301 @@
+"""CacheStack, the library's front door: the pipeline with a store, an index, an encoder and engines behind it."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cachestack.asking import Prompt, build_request
+from cachestack.comparing import Comparison, compare_requests
+from cachestack.decisions import Response
+from cachestack.driver import Drive, Stream, drive
+from cachestack.engines.base import Engine, is_token_engine
+from cachestack.entries import Selector
+from cachestack.errors import ConfigError, UsageError
+from cachestack.explaining import Explanation, explain_run
+from cachestack.performer import Performer
+from cachestack.pipeline import PRIMARY, Pipeline, Run
+from cachestack.policy import Policy
+from cachestack.policy_set import PolicySet
+from cachestack.prefix.base import PoolSizes
+from cachestack.prefix.layer import PrefixLayer
+from cachestack.requests import Request
+from cachestack.semantic.base import Encoder, Index
+from cachestack.snapshot import Snapshot
+from cachestack.stats import Stats
+from cachestack.stores.base import EntryStore
+from cachestack.tracing import TraceBuilder
+from cachestack.wrap import Wrapper
+
+if TYPE_CHECKING:
+    from cachestack.classify import ClassifyReport
+    from cachestack.measure import MeasureReport
+
+
+class CacheStack:
+    """One stack serves all tenants, from any number of threads. Close it, or use it as a context manager.
+
+    `engines` by name; the first is used unless a request names another. `CacheStack.local()` builds one with the
+    embedded default models.
+    """
+
+    def __init__(
+        self,
+        *,
+        engines: Mapping[str, Engine],
+        store: EntryStore,
+        index: Index | None,
+        encoder: Encoder | None,
+        prefix: PrefixLayer,
+        policies: PolicySet | None = None,
+        stats: Stats | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.policies = policies or PolicySet.load()
+        self._engines = dict(engines)
+        self._clock = clock
+        self._prefix = prefix
+        self._stats = stats or Stats()
+        self.performer = Performer(store, index, encoder, clock)
+        languages = encoder.languages if encoder is not None else frozenset[str]()
+        weakref.finalize(self, _close, self._stats, self.performer)  # at the latest when the interpreter ends
+        self._pipeline = Pipeline(self._engines, prefix, languages, clock=clock)
+
+    @classmethod
+    def local(
+        cls,
+        *,
+        model: str | None = None,
+        encoder: str | None = None,
+        policies: str | Path | PolicySet | None = None,
+        home: str | Path | None = None,
+        device: str | None = None,
+        dtype: str | None = None,
+    ) -> CacheStack:
+        """A stack with the in-process engine.
+
+        `model` and `encoder`: a catalogue name, a Hugging Face id or a local folder; the defaults are the embedded
+        models. `encoder="none"` matches exactly only. `home` holds entries and statistics (default: CACHESTACK_HOME).
+        Models are loaded at the first request that needs them.
+        """
+        from cachestack.build import build_local
+
+        return build_local(cls, model=model, encoder=encoder, policies=policies, home=home, device=device, dtype=dtype)
+
+    @classmethod
+    def without_engine(
+        cls,
+        *,
+        encoder: str | None = None,
+        policies: str | Path | PolicySet | None = None,
+        home: str | Path | None = None,
+    ) -> CacheStack:
+        """A stack for wrapping your own calls: no language model of its own."""
+        from cachestack.build import build_without_engine
+
+        return build_without_engine(cls, encoder=encoder, policies=policies, home=home)
+
+    # Asking
+
+    def chat(self, prompt: Prompt | Request, *, engine: str | None = None, **options: Any) -> Response:
+        """Answer one request: from the cache, or by the engine.
+
+        `prompt`: text, messages, or a Request. `options` are those of `cachestack.asking.build_request`: tenant, user,
+        role, system, temperature, top_p, seed, stop, max_new_tokens, tools, response_format, extra, tags, version,
+        ttl_s, stable_messages, store, lookup. Raises RequestError for a bad request, UnknownTenant, and what the
+        engine raised when the policy's fallback chain ends.
+        """
+        return self.respond(build_request(prompt, **options), self._engine(engine))
+
+    def stream(self, prompt: Prompt | Request, *, engine: str | None = None, **options: Any) -> Stream:
+        """As `chat`, in chunks as they are made; a hit is streamed too."""
+        return Stream(self._start(build_request(prompt, **options), self._engine(engine)))
+
+    def wrap(
+        self,
+        *,
+        tenant: str | Callable[..., str],
+        model: str,
+        version: str | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> Wrapper:
+        """A decorator for any function `prompt → text`, sync or async.
+
+        Its contract is `model`, the function's name (or `name`), `version`, and all its other arguments. Raise
+        `version` when the function changes. `tenant` may be a function of the call's arguments. `options` as in
+        `chat` (system, user, role, tags, ttl_s, …). The wrapped function has `.respond(...)`, which gives the whole
+        Response.
+        """
+        return Wrapper(self, tenant=tenant, model=model, version=version, name=name, options=options)
+
+    def classify(
+        self,
+        texts: Iterable[str],
+        *,
+        labels: Sequence[str],
+        prompt: str,
+        template: str = "{text}",
+        tenant: str = "default",
+        **options: Any,
+    ) -> ClassifyReport:
+        """Label each text by constrained scoring over a kept prefix. See `cachestack.classify.classify`."""
+        from cachestack.classify import classify
+
+        policy = self.policies.policy(tenant)
+        engine = self._token_engine("classify")
+        report = classify(
+            engine,
+            self._prefix,
+            policy,
+            list(texts),
+            labels,
+            prompt=prompt,
+            template=template,
+            tenant=tenant,
+            **options,
+        )
+        self._stats.count(tenant, classified_items=len(report.results))
+        return report
+
+    def measure(self, prompt: str, texts: Sequence[str], **options: Any) -> MeasureReport:
+        """Whether keeping `prompt` would pay for these items on this machine. See `cachestack.measure.measure`."""
+        from cachestack.measure import measure
+
+        return measure(self._token_engine("measure"), prompt, texts, **options)
+
+    # Inspecting
+
+    def explain(self, prompt: Prompt | Request, *, engine: str | None = None, **options: Any) -> Explanation:
+        """What would happen, without doing it: no engine call, nothing stored, nothing counted."""
+        request, chosen = build_request(prompt, **options), self._engine(engine)
+        trace = TraceBuilder("explain", request.tenant)
+        run = self._pipeline.run(request, self.policies.policy(request.tenant), chosen, trace)
+        return explain_run(run, trace, self.performer, {**self._engines, PRIMARY: chosen})
+
+    def compare(self, cached: Prompt | Request, new: Prompt | Request, **options: Any) -> Comparison:
+        """Would the answer to `cached` serve `new`, and why. `options` apply to whichever is not a Request."""
+        first, second = build_request(cached, **options), build_request(new, **options)
+        return compare_requests(first, second, self.policies.policy, self.performer, self._clock())
+
+    def stats(self) -> Snapshot:
+        """Statistics of all tenants, earlier runs on the same home included."""
+        return self._stats.snapshot()
+
+    def memory(self) -> PoolSizes:
+        """The KV that is kept: bytes and tokens by model, dtype and tenant, and the budget."""
+        return self._prefix.sizes()
+
+    def report_wrong(self, hit_id: str, *, tenant: str) -> bool:
+        """Report that the answer `hit_id` (`Response.hit_id`) was wrong: it is counted and never served again.
+
+        Returns whether the entry was still there.
+        """
+        removed = self.invalidate(tenant=tenant, entry=hit_id)
+        self._stats.count(tenant, wrong_hit_reports=1)
+        return removed > 0
+
+    def invalidate(
+        self,
+        *,
+        tenant: str | None = None,
+        user: str | None = None,
+        tag: str | None = None,
+        version: str | None = None,
+        older_than: float | timedelta | datetime | None = None,
+        entry: str | None = None,
+    ) -> int:
+        """Remove entries for which all given conditions hold, in all processes; returns how many went.
+
+        `older_than`: an age in seconds, a timedelta, or a moment. With `tenant` alone its KV prefixes go as well.
+        """
+        if all(given is None for given in (tenant, user, tag, version, older_than, entry)):
+            raise UsageError("invalidate needs a condition: tenant, user, tag, version, older_than or entry")
+        conditions = Selector(tenant, user, tag, version, _before(older_than, self._clock()), entry)
+        if tenant is not None and conditions == Selector(tenant=tenant):
+            self._prefix.invalidate(tenant)
+        return self.performer.store.invalidate(conditions)
+
+    # Life
+
+    def close(self) -> None:
+        """Write what is pending. A closed stack answers no more."""
+        _close(self._stats, self.performer)
+
+    def __enter__(self) -> CacheStack:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # For drivers (this module, aio.py, wrap.py)
+
+    def respond(self, request: Request, engine: Engine) -> Response:
+        """Run one request to its end."""
+        pieces = self._start(request, engine)
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as stop:
+                response: Response = stop.value
+                return response
+
+    def open_run(self, request: Request, engine: Engine) -> tuple[Run, Mapping[str, Engine]]:
+        """A run, counted however it ends, and the engines that its effects name. Raises UnknownTenant."""
+        policy = self.policies.policy(request.tenant)
+        return self._counted(request, policy, engine), {**self._engines, PRIMARY: engine}
+
+    def _start(self, request: Request, engine: Engine) -> Drive:
+        run, engines = self.open_run(request, engine)
+        return drive(run, self.performer, engines)
+
+    def _counted(self, request: Request, policy: Policy, engine: Engine) -> Run:
+        trace = TraceBuilder(self._pipeline.new_id(), request.tenant)
+        try:
+            response = yield from self._pipeline.run(request, policy, engine, trace)
+        except GeneratorExit:
+            self._stats.count_failure(request.tenant, trace.trace(), cancelled=True)
+            raise
+        except Exception:
+            self._stats.count_failure(request.tenant, trace.trace(), cancelled=False)
+            raise
+        self._stats.count_answer(request.tenant, response, policy.prices)
+        return response
+
+    def _engine(self, name: str | None) -> Engine:
+        if not self._engines:
+            raise ConfigError("this stack has no engine of its own; wrap your function with stack.wrap(...)")
+        if name is None:
+            return next(iter(self._engines.values()))
+        if name not in self._engines:
+            raise UsageError(f"no engine is named {name!r}; there are: {', '.join(self._engines)}")
+        return self._engines[name]
+
+    def _token_engine(self, what: str) -> Any:
+        engine = self._engine(None)
+        if not is_token_engine(engine):
+            raise UsageError(f"{what} needs the in-process engine; build the stack with CacheStack.local()")
+        return engine
+
+
+def _close(stats: Stats, performer: Performer) -> None:
+    stats.close()
+    performer.close()
+
+
+def _before(older_than: float | timedelta | datetime | None, now_s: float) -> float | None:
+    match older_than:
+        case None:
+            return None
+        case datetime():
+            return older_than.timestamp()
+        case timedelta():
+            return now_s - older_than.total_seconds()
+        case _:
+            if older_than < 0:
+                raise UsageError(f"older_than must not be negative, not {older_than}")
+            return now_s - older_than
