@@ -1,0 +1,78 @@
+"""`cachestack demo`: a written trace of requests, with and without CacheStack, that checks itself."""
+
+from __future__ import annotations
+
+import shutil
+from importlib import resources
+from pathlib import Path
+
+import typer
+
+from cachestack.cli.options import ModelOption
+from cachestack.cli.output import JsonOption, print_error, print_json, stderr_console
+from cachestack.demo.replay import DemoClock, DemoReport, Row, replay
+from cachestack.demo.trace import load_trace
+from cachestack.folders import home_folder
+
+_NAMESPACE = "demo"
+
+
+def command(model: ModelOption = None, json: JsonOption = False) -> None:
+    """Replay about 60 requests of two tenants and show what each layer did.
+
+    Exit status 1 if a hit was wrong, or if a cached and an uncached answer differ.
+    """
+    from cachestack.build import build_demo
+
+    home = home_folder() / _NAMESPACE
+    shutil.rmtree(home, ignore_errors=True)
+    clock, trace, console = DemoClock(), load_trace(), stderr_console()
+    policies = resources.files("cachestack").joinpath("demo/policy.yaml")
+    with resources.as_file(policies) as path, console.status("loading the models") as status:
+        stack, engine = build_demo(model=model, policies=Path(path), home=home, clock=clock)
+        with stack:
+            if not json:
+                status.stop()
+                typer.echo(_HEAD)
+            report = replay(stack, engine, trace, clock, (lambda row: None) if json else _print_row)
+    if json:
+        print_json(report.as_dict())
+    else:
+        _print_summary(report)
+    for problem in report.problems:
+        print_error(problem)
+    if report.problems:
+        raise typer.Exit(1)
+
+
+_HEAD = (
+    f"{'#':>2}  {'tenant':<8} {'asked':<46} {'served from':<11} {'new/prompt':>10} {'with':>9} {'without':>9}  "
+    "what and why"
+)
+
+
+def _print_row(row: Row) -> None:
+    asked = row.asked if len(row.asked) <= 46 else row.asked[:45] + "…"
+    tokens = f"{row.prefilled_tokens}/{row.prompt_tokens}" if row.num_calls else "–"
+    typer.echo(
+        f"{row.number:>2}  {row.tenant:<8} {asked:<46} {row.served_from:<11} {tokens:>10} "
+        f"{_time(row.seconds):>9} {_time(row.plain_seconds):>9}  {row.shows} · {row.reason}"
+        f"{'  PROBLEM' if row.problem else ''}"
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def _print_summary(report: DemoReport) -> None:
+    d = report.as_dict()
+    served = ", ".join(f"{count} {kind}" for kind, count in d["served"].items())
+    typer.echo(
+        f"\n{d['requests']} requests: {served}; {len(d['problems'])} problems\n"
+        f"                    with CacheStack   without\n"
+        f"model calls       {d['model_calls']:>17,} {d['model_calls_without']:>9,}\n"
+        f"tokens prefilled  {d['tokens_prefilled']:>17,} {d['tokens_prefilled_without']:>9,}   "
+        f"({d['tokens_reused']:,} reused)\n"
+        f"seconds           {d['seconds']:>17.1f} {d['seconds_without']:>9.1f}   ({d['speedup']:.1f}× as fast)"
+    )

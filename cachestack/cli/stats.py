@@ -1,0 +1,90 @@
+"""`cachestack stats`: what the layers did, tenant by tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from cachestack.cli.output import JsonOption, plain_table, print_json, print_table
+from cachestack.errors import UsageError
+from cachestack.folders import home_folder
+from cachestack.snapshot import LayerStats, Quantiles, Snapshot, TenantStats
+from cachestack.stats import Stats
+from cachestack.stores.sums import SumsFile
+
+
+def command(
+    tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Statistics of all processes that use CACHESTACK_HOME, since it was begun."""
+    recorded = Stats(SumsFile(home_folder() / "stats"))
+    try:
+        snapshot = recorded.snapshot()
+    finally:
+        recorded.close()
+    if tenant is not None:
+        if tenant not in snapshot.by_tenant:
+            known = ", ".join(sorted(snapshot.by_tenant)) or "none yet"
+            raise UsageError(f"tenant {tenant!r} has no statistics in {home_folder()}; tenants there: {known}")
+        snapshot = Snapshot({tenant: snapshot.by_tenant[tenant]})
+    if json:
+        print_json(snapshot.as_dict())
+        return
+    if not snapshot.by_tenant:
+        typer.echo(f"no requests yet in {home_folder()}")
+    for name, stats in sorted(snapshot.by_tenant.items()):
+        _print_tenant(name, stats)
+
+
+def _print_tenant(name: str, stats: TenantStats) -> None:
+    table = plain_table("", "", title=f"Tenant {name}")
+    rows = [
+        ("requests", f"{stats.requests:,}"),
+        ("engine calls", f"{stats.engine_calls:,} ({stats.engine_errors} errors)"),
+        ("semantic", _layer(stats.semantic)),
+        ("prefix", _layer(stats.prefix)),
+        ("fallbacks", f"{_reasons(stats.fallbacks)} (rate {stats.fallback_rate:.1%})"),
+        ("reported wrong", f"{stats.wrong_hit_reports:,}"),
+        ("tokens", f"{stats.tokens_prefilled:,} prefilled, {stats.tokens_reused:,} reused, "
+                   f"{stats.tokens_generated:,} generated"),
+        ("saved", f"{stats.seconds_saved:.1f} s, {stats.bytes_saved / 1e6:.1f} MB of KV not computed again"),
+        ("latency", _seconds(stats.latency_s)),
+        ("time to first token", _seconds(stats.ttft_s)),
+        ("per token", _seconds(stats.per_token_s)),
+        ("prompt tokens", _tokens(stats.prompt_tokens)),
+    ]  # fmt: skip
+    if stats.classified_items:
+        rows.append(("classified items", f"{stats.classified_items:,}"))
+    if stats.cost is not None:
+        rows.append(
+            ("cost", f"{stats.cost:.6f}, {stats.cost_per_request or 0:.8f} a request; saved {stats.cost_saved:.6f}")
+        )
+    for key, value in rows:
+        table.add_row(key, value)
+    print_table(table)
+
+
+def _layer(layer: LayerStats) -> str:
+    parts = [f"{layer.lookups:,} look-ups"]
+    parts += [f"hits {_reasons(layer.hits)}"] if layer.hits else []
+    parts += [f"partial {layer.partials:,}"] if layer.partials else []
+    parts += [f"misses {_reasons(layer.misses)}"] if layer.misses else []
+    parts += [f"bypassed {_reasons(layer.bypasses)}"] if layer.bypasses else []
+    return "; ".join(parts)
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {count:,}" for reason, count in counts.items()) or "none"
+
+
+def _seconds(q: Quantiles) -> str:
+    if q.p50 is None or q.p95 is None or q.p99 is None:
+        return "–"
+    return f"median {q.p50 * 1000:.3g} ms, 95% {q.p95 * 1000:.3g} ms, 99% {q.p99 * 1000:.3g} ms"
+
+
+def _tokens(q: Quantiles) -> str:
+    return "–" if q.p50 is None or q.p95 is None else f"median {q.p50:.0f}, 95% {q.p95:.0f}"

@@ -1,0 +1,1 @@
+"""Measurements on files of examples: what `cachestack eval` runs."""
