@@ -23,6 +23,9 @@ from cachestack.semantic.text import Text, analyse
 from cachestack.semantic.verify import Agreement, LexicalVerifier, Verifier
 
 DEFAULT_VERIFIER = LexicalVerifier()
+MAX_CHARACTERS = 2_000
+"""A longer text is not served by meaning: reading it would cost more than it saves, and a tokenizer's window alone does
+not bound its length (one unknown word of any length is one token)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,13 @@ def _one(
     in_doubt = candidate.similarity < policy.accept_from
     if in_doubt and policy.sensitive:
         return Miss(Reason.SENSITIVE_SCOPE, facts)
-    cached, asked = _analysed(candidate.entry, query)
+    if max(len(candidate.entry.question), len(query.text)) > MAX_CHARACTERS:
+        return Miss(Reason.GUARD_REJECTED, {"guard": "length", "max_characters": MAX_CHARACTERS} | facts)
+    try:
+        cached, asked = _analysed(candidate.entry, query)
+    except Exception as failure:  # fail closed: what could not be read was not seen to be safe
+        error = f"{type(failure).__name__}: {failure}"
+        return Miss(Reason.GUARD_REJECTED, {"guard": "reading", "evidence": {"error": error}} | facts)
     verdict = first_rejection(cached, asked)
     if verdict is not None:
         return Miss(

@@ -128,6 +128,14 @@ def test_a_pool_too_small_for_the_prefix_changes_no_result(run):
     assert small.pool.num_bytes == 0
 
 
+def test_a_prefix_too_short_to_keep_is_shared_by_the_items_but_not_kept(run, layer):
+    report = run(["x", "card"], prompt="", template="{text}", baseline=True)
+    assert report.summary.reason == "prefix_too_short"
+    assert 0 < report.summary.prefix_tokens < 16
+    assert report.summary.num_whole == report.summary.label_mismatches == 0
+    assert layer.pool.num_bytes == 0
+
+
 def test_prefix_layer_switched_off_computes_whole_prompts(run, layer):
     report = run(["where is my card", "x"], policy=Policy(prefix=PrefixPolicy(enabled=False)))
     assert report.summary.num_whole == 2

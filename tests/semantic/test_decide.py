@@ -192,5 +192,12 @@ def test_another_language_is_rejected() -> None:
     assert decision.detail["guard"] == "language"
 
 
+def test_a_very_long_text_is_not_read() -> None:
+    text = "visa " * 1_000
+    decision = decide(Query(text, "en"), [candidate(text, 1.0)], POLICY, FallbackPolicy(), NOW_S)
+    assert decision.reason is Reason.GUARD_REJECTED
+    assert decision.detail["guard"] == "length"
+
+
 def replace_policy(**values: object) -> SemanticPolicy:
     return SemanticPolicy.model_validate(POLICY.model_dump() | values)

@@ -179,23 +179,25 @@ def _trie(labels: LabelSet, members: Sequence[int]) -> LabelTrie:
 
 def first_token_scores(labels: LabelSet, row: torch.Tensor) -> torch.Tensor:
     """Log-probabilities `[labels]` (float64) of the first tokens. `row`: logits `[vocabulary]` after the prompt."""
-    return row[[ids[0] for ids in labels.ids]].double() - row.double().logsumexp(-1)
+    wide = row.cpu().double()  # not every device has float64
+    return wide[[ids[0] for ids in labels.ids]] - wide.logsumexp(-1)
 
 
 def inner_scores(labels: LabelSet, trie: LabelTrie, nodes: torch.Tensor) -> torch.Tensor:
-    """What the tokens after the first add to the members' scores: `[members]`, float64.
+    """What the tokens after the first add to the members' scores: `[members]`, float64, on the CPU.
 
-    `nodes`: logits `[nodes, vocabulary]` after each node of the trie.
+    `nodes`: logits `[nodes, vocabulary]` after each node of the trie, float32.
     """
     import torch
 
-    total = torch.zeros(len(trie.members), dtype=torch.float64, device=nodes.device)
-    normaliser = nodes.logsumexp(-1).double()
+    total = torch.zeros(len(trie.members), dtype=torch.float64)
+    normaliser = nodes.logsumexp(-1).cpu().double()
     if trie.steps:
-        member, node, token = torch.tensor(trie.steps, device=nodes.device).unbind(1)
-        total.index_add_(0, member, nodes[node, token].double() - normaliser[node])
+        member, node, token = torch.tensor(trie.steps).unbind(1)
+        followed = nodes[node.to(nodes.device), token.to(nodes.device)].cpu().double()
+        total.index_add_(0, member, followed - normaliser[node])
     if trie.ends:
-        member, node = torch.tensor(trie.ends, device=nodes.device).unbind(1)
-        ended = nodes[node][:, list(labels.end_ids)].double().logsumexp(-1)
+        member, node = torch.tensor(trie.ends).unbind(1)
+        ended = nodes[node.to(nodes.device)][:, list(labels.end_ids)].cpu().double().logsumexp(-1)
         total.index_add_(0, member, ended - normaliser[node])
     return total

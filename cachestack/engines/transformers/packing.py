@@ -106,7 +106,7 @@ def score_whole(model: Any, ids: Sequence[int], labels: LabelSet) -> Scored:
         tokens = torch.tensor([list(sequence)], device=model.device)
         return forward(model, input_ids=tokens, keep_logits=last)[0].float()
 
-    row = rows(ids)[0]
+    row = rows(ids)[0].cpu()
     scores = first_token_scores(labels, row)
     for trie in () if labels.by_first_token else label_tries(labels, 0):
         if trie.tokens:
@@ -128,7 +128,7 @@ def _num_tokens(runs: Sequence[KVRun]) -> int:
 
 
 def _suffix_rows(model: Any, cache: Any, num_past: int, suffixes: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Logits `[suffixes, vocabulary]` after the last token of each, float32."""
+    """Logits `[suffixes, vocabulary]` after the last token of each, float32, on the CPU."""
     import torch
 
     device = model.device
@@ -141,7 +141,7 @@ def _suffix_rows(model: Any, cache: Any, num_past: int, suffixes: Sequence[Seque
     logits = forward(
         model, input_ids=ids, position_ids=positions[None], attention_mask=mask, cache=cache, keep_logits=last
     )
-    return logits[0].float()
+    return logits[0].float().cpu()
 
 
 def _suffix_mask(num_past: int, lengths: Sequence[int], device: Any) -> torch.Tensor:
@@ -190,8 +190,7 @@ def _add_inner_scores(
     start = 0
     for unit in units:
         nodes = logits[start : start + len(unit.trie.tokens)]
-        members = torch.tensor(unit.trie.members, device=device)
-        scores[unit.item].index_add_(0, members, inner_scores(labels, unit.trie, nodes))
+        scores[unit.item].index_add_(0, torch.tensor(unit.trie.members), inner_scores(labels, unit.trie, nodes))
         start += len(unit.trie.tokens)
 
 
