@@ -29,12 +29,15 @@ class ClassifySummary:
 
     `compared` items were computed again as whole prompts, one by one, by a pass without any cache; `baseline_s` is
     what that took, None unless it was asked for all items. `max_logit_diff` is over the full vocabulary row.
-    `cached_tokens` of the prefix's `prefix_tokens` were in the pool before.
+    `cached_tokens` of the prefix's `prefix_tokens` were in the pool before; of all items' `prompt_tokens` together,
+    `reused_tokens` were not computed again.
     """
 
     num_items: int
     seconds: float
     static_share: float | None
+    prompt_tokens: int
+    reused_tokens: int
     prefix_tokens: int
     cached_tokens: int
     num_whole: int
@@ -62,6 +65,8 @@ class ClassifySummary:
             "static_share": None if self.static_share is None else round(self.static_share, 4),
             "compared": self.compared,
             "items_per_s": round(self.num_items / self.seconds, 2) if self.seconds > 0 else None,
+            "prompt_tokens": self.prompt_tokens,
+            "reused_tokens": self.reused_tokens,
             "prefix_tokens": self.prefix_tokens,
             "cached_tokens": self.cached_tokens,
             "whole_prompts": self.num_whole,

@@ -127,6 +127,7 @@ class _Run:
         self._shares: list[float] = []
         self._tokenise_s = self._score_s = self._baseline_s = self._max_diff = 0.0
         self._num_whole = self._num_compared = self._mismatches = 0
+        self._prompt_tokens = self._reused_tokens = 0
         self.results: list[Label] = []
 
     def go(self) -> None:
@@ -172,11 +173,13 @@ class _Run:
                 # A value that is not a number passes through any mask (0 × NaN): alone, it harms nobody else.
                 scores = tuple(self._scorer.score(self._kept.runs, [suffix])[0] for suffix in suffixes)
             self._shares += [self._kept.num_tokens / len(item.ids) for item in group]
+            self._reused_tokens += self._kept.num_tokens * len(group)
         else:
             scores = (self._scorer.whole(group[0].ids),)
             self._shares.append(0.0)
             self._num_whole += 1
         self._score_s += self._timer() - began
+        self._prompt_tokens += sum(len(item.ids) for item in group)
         for item, scored in zip(group, scores, strict=True):
             self._ready[item.index] = self._label(scored)
             if item.index in self._compared:
@@ -222,6 +225,9 @@ class _Run:
             num_items=len(self._texts),
             seconds=self._tokenise_s + self._score_s,
             static_share=median(self._shares) if self._shares else None,
+            prompt_tokens=self._prompt_tokens,
+            # The first to use the prefix computes what was not kept before.
+            reused_tokens=max(0, self._reused_tokens - (self._kept.num_tokens - self._kept.cached_tokens)),
             prefix_tokens=self._kept.num_tokens,
             cached_tokens=self._kept.cached_tokens,
             num_whole=self._num_whole,

@@ -91,6 +91,8 @@ class KeptPrefix:
         self.reason = plan.lookup.reason
 
     def __enter__(self) -> KeptPrefix:
+        if self._policy.prefix.enabled and self._scorer.unsupported_cache is None:
+            _ = self._scorer.fingerprint  # hashes the weights, once a home: not on anybody's clock
         return self
 
     def __exit__(

@@ -159,7 +159,12 @@ class CacheStack:
             tenant=tenant,
             **options,
         )
-        self._stats.count(tenant, classified_items=len(report.results))
+        self._stats.count(
+            tenant,
+            classified_items=len(report.results),
+            tokens__prefilled=report.summary.prompt_tokens - report.summary.reused_tokens,
+            tokens__reused=report.summary.reused_tokens,
+        )
         return report
 
     def measure(self, prompt: str, texts: Sequence[str], **options: Any) -> MeasureReport:

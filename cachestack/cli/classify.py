@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -213,7 +214,7 @@ def _result(index: int, label: Label, text: str) -> dict[str, Any]:
         "label": label.label,
         "probability": label.probability,
         "mass": label.mass,
-        "scores": dict(label.scores),
+        "scores": {name: score if math.isfinite(score) else None for name, score in label.scores.items()},
         "error": label.error,
     }
 

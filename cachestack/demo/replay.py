@@ -158,8 +158,7 @@ class _Replay:
             baseline=True,
         )
         summary, num_items = report.summary, len(step.items)
-        whole = round(summary.prefix_tokens / summary.static_share) * num_items if summary.static_share else 0
-        reused = summary.prefix_tokens * num_items - (summary.prefix_tokens - summary.cached_tokens)
+        whole, reused = summary.prompt_tokens, summary.reused_tokens
         problem = None
         if summary.label_mismatches or summary.num_errors:
             problem = f"{summary.label_mismatches} labels differ, {summary.num_errors} items failed"

@@ -49,7 +49,7 @@ class KVRun:
     """KV of consecutive tokens: `payload` is the engine's own, opaque to all others.
 
     Covers prompt tokens `[start, start + num_tokens)`. Only the first `num_tokens` tokens of the payload are meant.
-    `num_bytes` counts the payload's memory.
+    `num_bytes` counts their memory.
     """
 
     payload: Any

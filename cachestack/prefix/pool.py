@@ -243,7 +243,12 @@ class BlockPool:
 def _runs(path: Sequence[Segment], num_tokens: int) -> tuple[KVRun, ...]:
     """The runs of a path up to `num_tokens`: each as far as the next one begins."""
     ends = [*(s.start for s in path[1:]), num_tokens]
-    return tuple(replace(s.run, num_tokens=end - s.start) for s, end in zip(path, ends, strict=True))
+    return tuple(_first_tokens(s.run, end - s.start) for s, end in zip(path, ends, strict=True))
+
+
+def _first_tokens(run: KVRun, num_tokens: int) -> KVRun:
+    """A run of which only the first tokens are meant, with the bytes of those."""
+    return replace(run, num_tokens=num_tokens, num_bytes=run.num_bytes * num_tokens // run.num_tokens)
 
 
 def _owner(found: Found | None, position: int) -> Segment | None:

@@ -156,6 +156,12 @@ def test_classification_goes_through_pool_and_statistics(stack: CacheStack) -> N
     assert (cold.summary.cached_tokens, warm.summary.cached_tokens) == (0, warm.summary.prefix_tokens)
     stats = stack.stats().by_tenant["acme"]
     assert stats.classified_items == 4
+    for summary in (cold.summary, warm.summary):
+        assert 0 < summary.reused_tokens < summary.prompt_tokens
+    assert warm.summary.reused_tokens == 2 * warm.summary.prefix_tokens
+    assert cold.summary.reused_tokens == cold.summary.prefix_tokens
+    assert stats.tokens_reused == 3 * warm.summary.prefix_tokens
+    assert stats.tokens_prefilled + stats.tokens_reused == 2 * warm.summary.prompt_tokens
     assert stats.requests == 0
 
 

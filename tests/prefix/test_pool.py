@@ -346,3 +346,11 @@ def test_looking_up_a_long_prompt_walks_blocks_not_segments() -> None:
     calls.clear()
     assert pool.peek(other, max_tokens=1000, **SPACE) == 33
     assert len(calls) == 3  # two blocks that are there, and the first that is not
+
+
+def test_a_run_that_is_used_in_part_counts_the_bytes_of_that_part(pool: BlockPool) -> None:
+    publish(pool, IDS[:20], 20)
+    lease = match(pool, IDS, max_tokens=13)
+    assert lease is not None
+    with lease:
+        assert [(r.num_tokens, r.num_bytes) for r in lease.runs] == [(13, 13 * TOKEN_BYTES)]
