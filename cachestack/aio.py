@@ -7,8 +7,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from cachestack.decisions import Response
-from cachestack.driver import open_stream
-from cachestack.effects import EngineFailed, FindExact, Generate, Touch
+from cachestack.driver import checked_result, open_stream
+from cachestack.effects import EngineFailed, Generate
 from cachestack.engines.base import Engine
 from cachestack.engines.functions import AsyncFunctionEngine
 from cachestack.requests import Request
@@ -26,9 +26,7 @@ async def respond_async(stack: CacheStack, request: Request, engine: AsyncFuncti
             try:
                 if isinstance(effect, Generate):
                     result = await _generate(effect, engines[effect.engine])
-                elif isinstance(effect, FindExact | Touch):
-                    result = stack.performer.perform(effect, engines)  # microseconds: not worth a thread
-                else:
+                else:  # even the fastest look-up may wait: a file is opened, uses are written
                     result = await asyncio.to_thread(stack.performer.perform, effect, engines)
             except Exception as error:
                 effect = run.throw(error)
@@ -45,7 +43,7 @@ async def _generate(effect: Generate, engine: Engine | AsyncFunctionEngine) -> A
     try:
         if isinstance(engine, AsyncFunctionEngine):
             return await engine.generate()
-        return await asyncio.to_thread(_exhaust, open_stream(effect, engine))
+        return checked_result(await asyncio.to_thread(_exhaust, open_stream(effect, engine)), engine)
     except Exception as error:
         raise EngineFailed(error, emitted=False) from error
 

@@ -11,8 +11,18 @@ from cachestack.requests import Message, Request, Sampling, as_messages
 Prompt = str | Sequence[Message | Mapping[str, Any]]
 
 
+def as_request(prompt: Prompt | Request, **options: Any) -> Request:
+    """A Request as it is, or one built from the options. Raises RequestError where both are given: an option beside a
+    Request, its tenant above all, would have no effect."""
+    if not isinstance(prompt, Request):
+        return build_request(prompt, **options)
+    if options:
+        raise RequestError(f"a Request says everything itself; put {', '.join(sorted(options))} into it")
+    return prompt
+
+
 def build_request(
-    prompt: Prompt | Request,
+    prompt: Prompt,
     *,
     tenant: str = "default",
     user: str | None = None,
@@ -41,8 +51,6 @@ def build_request(
     further parameters: they count in the contract and are not interpreted. `store=False` keeps the answer out of the
     cache, `lookup=False` does not look there. `ttl_s` can shorten the policy's time to live, not prolong it.
     """
-    if isinstance(prompt, Request):
-        return prompt
     if isinstance(tags, str):
         raise RequestError(f"tags must be a list of names, not the text {tags!r}")
     return Request(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -44,7 +44,7 @@ def classify(
     prefix: PrefixLayer,
     policy: Policy,
     texts: Sequence[str],
-    labels: Sequence[str],
+    labels: Iterable[str],
     *,
     prompt: str,
     template: str = "{text}",
@@ -72,6 +72,7 @@ def classify(
     from cachestack.engines.transformers.labels import check_labels
     from cachestack.engines.transformers.scoring import LabelScorer
 
+    labels = labels if isinstance(labels, str) else tuple(labels)
     check_labels(labels)  # before a model is opened
     scorer = LabelScorer(engine, labels, prompt=prompt, template=template)
     compared = frozenset(range(len(texts)) if baseline else spread(len(texts), verify))

@@ -15,7 +15,7 @@ from cachestack.performer import Performer
 from cachestack.policy import Policy
 from cachestack.requests import Request
 from cachestack.semantic.language import identify
-from cachestack.semantic.layer import Asked, bypass_reason, partition_of, semantic_lookup
+from cachestack.semantic.layer import Asked, bypass_reason, embed_question, partition_of, semantic_lookup
 from cachestack.semantic.single import run_with_one_entry
 
 
@@ -38,15 +38,21 @@ def compare_requests(
     cached: Request, new: Request, policy_of: Callable[[str], Policy], performer: Performer, now_s: float
 ) -> Comparison:
     """Compare as if `cached` had just been answered and `new` came now."""
-    policy = policy_of(new.tenant)
-    for request in (cached, new):
-        reason = bypass_reason(request, policy_of(request.tenant).semantic)
+    first_policy, policy = policy_of(cached.tenant), policy_of(new.tenant)
+    for request, its in ((cached, first_policy), (new, policy)):
+        reason = bypass_reason(request, its.semantic)
         if reason is not None:
             return Comparison(False, reason)
-    first, second = _asked(cached, policy_of(cached.tenant)), _asked(new, policy)
+    if not cached.store or not new.lookup:
+        return Comparison(False, Reason.NO_LOOKUP if cached.store else Reason.NO_STORE)
+    try:
+        first, second = _asked(cached, first_policy), _asked(new, policy)
+    except (TypeError, ValueError):
+        return Comparison(False, Reason.UNCACHEABLE_ARGUMENT)
     differs = _differences(first, second)
     languages = performer.encoder.languages if performer.encoder is not None else frozenset[str]()
-    entry = entry_as_if_answered(first, performer.embed(cached.question), now_s)
+    stored = run_with_one_entry(embed_question(cached, first_policy, languages), None, performer.embed)
+    entry = entry_as_if_answered(first, stored, now_s)
     found = run_with_one_entry(semantic_lookup(second, policy, languages, now_s), entry, performer.embed)
     return Comparison(isinstance(found, Hit), found.reason, differs, found.detail)
 

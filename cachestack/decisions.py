@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cachestack.requests import FinishReason, Usage
-
-if TYPE_CHECKING:
-    from cachestack.entries import Entry
 
 T = TypeVar("T")
 Detail = Mapping[str, Any]
@@ -57,6 +54,7 @@ class Reason(StrEnum):
     NO_ENCODER = "no_encoder"
     ENCODER_FAILED = "encoder_failed"
     ENCODER_LANGUAGE = "encoder_language"
+    INDEX_FAILED = "index_failed"
     BEYOND_WINDOW = "beyond_window"
     NOT_A_QUESTION = "not_a_question"
     EXACT_ONLY = "exact_only"
@@ -69,6 +67,7 @@ class Reason(StrEnum):
     MANY_ANSWERS = "many_answers"
     UNCACHEABLE_ARGUMENT = "uncacheable_argument"
     STORE_UNAVAILABLE = "store_unavailable"
+    NOT_REACHED = "not_reached"
     # prefix
     PREFIX_FULL = "prefix_full"
     PREFIX_PARTIAL = "prefix_partial"
@@ -80,6 +79,7 @@ class Reason(StrEnum):
     NOT_IN_PROCESS = "not_in_process"
     OVER_BUDGET = "over_budget"
     PREFIX_GONE = "prefix_gone"
+    MODEL_CHANGED = "model_changed"
     # decode and fallback
     GENERATED = "generated"
     REPLAYED = "replayed"
@@ -93,6 +93,7 @@ class Reason(StrEnum):
     TRUNCATED = "truncated"
     EMPTY_ANSWER = "empty_answer"
     TOO_LARGE = "too_large"
+    INVALIDATED = "invalidated"
     STORE_FAILED = "store_failed"
     PUBLISHED = "published"
     NOT_FINITE = "not_finite"
@@ -120,8 +121,8 @@ class Partial(Generic[T]):
 class Miss:
     """Nothing usable, but what was learnt on the way, so that nothing is done twice.
 
-    `vector` is the question's embedding (float32 bytes), or None where matching by meaning does not apply; `stale` is
-    the expired entry of the very same question.
+    `vector` is the question's embedding (float32 bytes), or None where matching by meaning does not apply; `has_stale`
+    says that there is an expired entry of the very same question that may still serve as a stale answer.
     """
 
     reason: Reason
@@ -129,7 +130,7 @@ class Miss:
     vector: bytes | None = None
     encoder: str | None = None
     language: str | None = None
-    stale: Entry | None = None
+    has_stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """→ list[Candidate], best first; expired ones too."""
+    """→ list[Candidate], best first, expired ones too; or INDEX_FAILED. Raises StoreError."""
 
     partition: Partition
     contract: Contract
@@ -66,7 +66,7 @@ class Generate:
 
 @dataclass(frozen=True, slots=True)
 class PublishEntry:
-    """→ None. Raises StoreError."""
+    """→ whether it was kept: not if it was invalidated while its answer was made. Raises StoreError."""
 
     entry: Entry
     max_bytes: int | None

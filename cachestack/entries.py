@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from cachestack.keys import Partition
 from cachestack.requests import FinishReason
 
 ENTRY_VERSION = 1
+CLOCK_SLACK_S = 60.0
+"""How far in the future an entry may have been made: a clock that was set back must not prolong its life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +20,9 @@ class Entry:
     """One answered question.
 
     `vector` is the question's embedding as little-endian float32 bytes of unit length, or None for an entry that is
-    only served for the exact same question. Times are seconds since the epoch; an entry is live while
-    `now < expires_at_s`, and may be served as a stale answer, where the policy allows it, until `stale_until_s`.
+    only served for the exact same question. Times are seconds since the epoch. `created_at_s` is when the question was
+    asked: an answer knows nothing of what happened while it was made. An entry is live while `now < expires_at_s`, and
+    may be served as a stale answer, where the policy allows it, until `stale_until_s`.
     `engine_s` is how long the engine took to make the answer.
     """
 
@@ -43,8 +47,17 @@ class Entry:
     language: str | None = None
     engine_s: float = 0.0
 
-    def is_live(self, now_s: float) -> bool:
-        return now_s < self.expires_at_s
+    def is_live(self, now_s: float, max_age_s: float = math.inf) -> bool:
+        """Whether it may be served now to someone who takes answers up to `max_age_s` old."""
+        return self._is_of_the_past(now_s) and now_s < min(self.expires_at_s, self.created_at_s + max_age_s)
+
+    def is_stale(self, now_s: float, max_age_s: float, stale_within_s: float) -> bool:
+        """Whether it may be served as a stale answer, so long after it stopped being live for this asker."""
+        expired_at_s = min(self.expires_at_s, self.created_at_s + max_age_s)
+        return self._is_of_the_past(now_s) and now_s < min(self.stale_until_s, expired_at_s + stale_within_s)
+
+    def _is_of_the_past(self, now_s: float) -> bool:
+        return now_s >= self.created_at_s - CLOCK_SLACK_S
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values; `vector` stays bytes."""

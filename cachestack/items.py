@@ -8,7 +8,9 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, BinaryIO, Literal
@@ -23,6 +25,7 @@ SUFFIXES: Mapping[str, Format] = {
     ".ndjson": "jsonl",
 }
 DELIMITERS = (",", ";", "\t")
+MAX_CELL_CHARS = 2**31 - 1
 FIELDS = ("item", "text", "label", "probability", "mass", "error")
 
 
@@ -66,12 +69,18 @@ def read_items(
         raise InputFileError(f"{name} is empty; it should be CSV with a header line, or JSONL")
     chosen = format or SUFFIXES.get(Path(path).suffix.lower()) or _sniff(text)
     reader = _read_jsonl if chosen == "jsonl" else _read_csv
-    texts: list[str] = []
-    for item in reader(text, column, name):
-        if limit is not None and len(texts) >= limit:
-            break
-        texts.append(item)
-    return tuple(texts)
+    with _cells_of_any_length():
+        return tuple(islice(reader(text, column, name), limit))
+
+
+@contextmanager
+def _cells_of_any_length() -> Iterator[None]:
+    """The csv module refuses cells beyond 131,072 characters: one long text would cost the whole file."""
+    before = csv.field_size_limit(MAX_CELL_CHARS)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def _bytes_of(path: str, stdin: BinaryIO | None) -> bytes:
@@ -108,6 +117,8 @@ def _read_jsonl(text: str, column: str, name: str) -> Iterator[str]:
             raise InputFileError(f"{name} line {number} is not JSON: {error.msg}") from None
         except RecursionError:
             raise InputFileError(f"{name} line {number} is nested too deeply") from None
+        except ValueError as error:  # a whole number of thousands of digits
+            raise InputFileError(f"{name} line {number} can't be read: {error}") from None
         if not isinstance(row, dict):
             raise InputFileError(f"{name} line {number} is not a JSON object")
         if column not in row:
@@ -175,6 +186,13 @@ def output_format(path: str) -> Format:
     return SUFFIXES[suffix]
 
 
+def check_apart(out: str, *read: str | None) -> None:
+    """Raises InputFileError where results would take the place of a file that is read."""
+    for path in read:
+        if path is not None and path != "-" and os.path.realpath(path) == os.path.realpath(out):
+            raise InputFileError(f"{out} is read by this run, and results would take its place; name another file")
+
+
 def write_header(stream: IO[str]) -> None:
     """The first line of a CSV file of results."""
     csv.writer(stream, lineterminator="\n").writerow(FIELDS)
@@ -197,35 +215,39 @@ def _blank_none(value: Any) -> Any:
 class ResultFile:
     """Results written beside their final place and renamed when the block ends.
 
-    However it ends, Ctrl-C included, the rows written so far become the file: each is whole. A run that stops before
-    its first row leaves what was there. Raises InputFileError where the folder cannot be written.
+    However it ends, Ctrl-C and a full disk included, the rows written so far become the file: each is whole. A run
+    that stops before its first row leaves what was there. Raises InputFileError for what cannot be written.
     """
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
         self.format = output_format(path)
         self.num_rows = 0
+        self._num_bytes = 0
         self._aside = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
 
     def __enter__(self) -> ResultFile:
         if self.path.is_dir():
             raise InputFileError(f"{self.path} is a folder; name a .csv or .jsonl file")
-        try:
-            # A lone surrogate, which JSON can carry, is written as its escape: valid UTF-8, and valid JSON.
-            self._stream = self._aside.open("w", encoding="utf-8", errors="backslashreplace", newline="")
-        except OSError as error:
-            raise InputFileError(f"{self.path} cannot be written: {error.strerror}") from error
+        with self._named():
+            self._file = self._aside.open("wb", buffering=0)
         if self.format == "csv":
-            write_header(self._stream)
+            header = io.StringIO()
+            write_header(header)
+            try:
+                self._append(header.getvalue())
+            except InputFileError:
+                self._file.close()
+                self._aside.unlink(missing_ok=True)
+                raise
         return self
 
     def write(self, rows: Iterable[ResultRow]) -> None:
-        """Append whole rows; they are on their way to the disk when this returns."""
+        """Append whole rows, or none of them; they are on their way to the disk when this returns."""
         batch = io.StringIO()
         rows = tuple(rows)
         write_rows(batch, rows, self.format)
-        self._stream.write(batch.getvalue())
-        self._stream.flush()
+        self._append(batch.getvalue())
         self.num_rows += len(rows)
 
     def __exit__(
@@ -234,8 +256,29 @@ class ResultFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stream.close()
-        if error is None or self.num_rows:
-            os.replace(self._aside, self.path)
-        else:
-            self._aside.unlink(missing_ok=True)
+        with self._named():
+            self._file.close()
+            if error is None or self.num_rows:
+                os.replace(self._aside, self.path)
+            else:
+                self._aside.unlink(missing_ok=True)
+
+    def _append(self, text: str) -> None:
+        # A lone surrogate, which JSON can carry, is written as its escape: valid UTF-8, and valid JSON.
+        rest = memoryview(text.encode("utf-8", "backslashreplace"))
+        written = self._num_bytes + len(rest)
+        try:
+            with self._named():
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+            self._num_bytes = written
+        finally:
+            if self._num_bytes != written:
+                self._file.truncate(self._num_bytes)  # no half row
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputFileError(f"{self.path} cannot be written: {error.strerror}") from error

@@ -85,7 +85,9 @@ class KeptPrefix:
         asked = tuple(run for run in new if run.start + run.num_tokens in plan.publish_at)
         if asked:
             detail = {"dtype": self._scorer.dtype}
-            self._prefix.publish(plan, prompt, Computed(Generation(""), asked, stable, detail=detail))
+            fingerprint = self._scorer.fingerprint  # as it is now: the layer keeps nothing where it has changed
+            computed = Computed(Generation(""), asked, stable, fingerprint=fingerprint, detail=detail)
+            self._prefix.publish(plan, prompt, computed)
         self.runs = self._scorer.gather([*runs, *new])
         self._ids = stable
         self.reason = plan.lookup.reason

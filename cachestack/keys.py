@@ -10,20 +10,48 @@ import hashlib
 import hmac
 import json
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import Enum
+from itertools import dropwhile
 from typing import Any
 
 from cachestack.requests import Request
 
-KEY_VERSION = "1"
+KEY_VERSION = "2"
+INSTRUCTING = ("system", "developer")
+_TUPLE, _ENUM = "\0tuple", "\0enum"  # what JSON has no word for; a function may answer otherwise to a list
 
 
 def canonical_json(value: Any) -> bytes:
-    """UTF-8 JSON with sorted keys and no spaces. Raises TypeError or ValueError for what JSON cannot say."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode(
-        "utf-8", "surrogatepass"
-    )
+    """UTF-8 JSON with sorted keys and no spaces; different values never give the same bytes.
+
+    Raises TypeError or ValueError for what JSON cannot say without loss: keys that are not text, and objects whose
+    type would be lost (subclasses, dataclasses). Tuples are told from lists, members of an enumeration from values.
+    """
+    try:
+        text = json.dumps(_exact(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except RecursionError:
+        raise ValueError("a value is nested too deeply") from None
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _exact(value: Any) -> Any:
+    kind = type(value)
+    if value is None or kind in (str, int, float, bool):
+        return value
+    if kind is list:
+        return [_exact(item) for item in value]
+    if kind is tuple:
+        return {_TUPLE: [_exact(item) for item in value]}
+    if isinstance(value, Enum):
+        return {_ENUM: [kind.__module__, kind.__qualname__, value.name]}
+    if isinstance(value, Mapping):
+        for key in value:
+            if type(key) is not str or key in (_TUPLE, _ENUM):
+                raise TypeError(f"a key must be text, not {key!r}")
+        return {key: _exact(item) for key, item in value.items()}
+    raise TypeError(f"a value of type {kind.__name__} cannot be compared")
 
 
 def digest(*parts: bytes) -> str:
@@ -64,8 +92,9 @@ class Contract:
     """What must be equal for a cached answer to be reusable.
 
     `parameters` holds sampling, tools, response format, n, stop and every unknown parameter; a parameter that was
-    omitted is None and differs from any value. `history` is the digest of all messages before the last that are
-    not system messages. The last message's text is never in it.
+    omitted is None and differs from any value. `system` is the digest of the system messages with their roles,
+    `history` that of all messages before the last, from the first on that is not one; a system message among them
+    leaves its place there. The text of a last message that is the user's is never in it.
     """
 
     model: str
@@ -82,7 +111,9 @@ class Contract:
 
 def contract_of(request: Request, model: str) -> Contract:
     """The contract of a request to `model`. Raises TypeError or ValueError if a parameter is not JSON."""
-    earlier = [[m.role, normalise(m.content)] for m in request.messages[:-1] if m.role not in ("system", "developer")]
+    system = [[m.role, normalise(m.content)] for m in request.messages if m.role in INSTRUCTING]
+    earlier = dropwhile(lambda m: m.role in INSTRUCTING, request.messages[:-1])
+    history = [[m.role, "" if m.role in INSTRUCTING else normalise(m.content)] for m in earlier]
     sampling = request.sampling
     parameters = {
         "temperature": sampling.temperature,
@@ -97,8 +128,8 @@ def contract_of(request: Request, model: str) -> Contract:
     }
     return Contract(
         model=model,
-        system=digest(b"system", canonical_json([normalise(s) for s in request.system])),
-        history=digest(b"history", canonical_json(earlier)),
+        system=digest(b"system", canonical_json(system)),
+        history=digest(b"history", canonical_json(history)),
         version=request.version,
         last_role=request.messages[-1].role,
         parameters=canonical_json(parameters).decode("utf-8", "surrogatepass"),
@@ -106,12 +137,13 @@ def contract_of(request: Request, model: str) -> Contract:
 
 
 def exact_key(partition: Partition, contract: Contract, text: str) -> str:
-    """The digest of one exact question."""
+    """The digest of one exact question. A beginning of the answer (`last_role` assistant) counts to the last space."""
+    question = text if contract.last_role == "assistant" else normalise(text)
     return digest(
         b"exact",
         partition.digest.encode(),
         contract.digest.encode(),
-        normalise(text).encode("utf-8", "surrogatepass"),
+        question.encode("utf-8", "surrogatepass"),
     )
 
 

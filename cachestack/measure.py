@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
@@ -109,7 +109,7 @@ def measure(
     texts: Sequence[str],
     *,
     template: str = "{text}",
-    labels: Sequence[str] | None = None,
+    labels: Iterable[str] | None = None,
     timer: Callable[[], float] = time.perf_counter,
 ) -> MeasureReport:
     """Whether keeping `prompt` would pay for `texts`. All are tokenised; a few are computed, to time them.
@@ -121,7 +121,12 @@ def measure(
     from cachestack.engines.transformers.scoring import LabelScorer
 
     if labels is not None:
+        labels = labels if isinstance(labels, str) else tuple(labels)
         check_labels(labels)  # before a model is opened
+    if not texts:
+        raise UsageError("there is no item to measure: no texts were given")
+    if isinstance(texts, str):
+        raise UsageError("texts are a list of texts, not one text")
     scorer = LabelScorer(engine, labels or STAND_IN_LABELS, prompt=prompt, template=template)
     prompts: list[tuple[int, ...]] = []
     first_error: str | None = None

@@ -20,19 +20,32 @@ from cachestack.effects import (
     Touch,
 )
 from cachestack.engines.base import Engine, is_token_engine
-from cachestack.errors import EncoderError, EntryTooLarge, StoreError
+from cachestack.entries import Candidate
+from cachestack.errors import (
+    CacheStackError,
+    ConfigError,
+    EncoderError,
+    EntryTooLarge,
+    MissingExtra,
+    ModelError,
+    StoreError,
+)
 from cachestack.semantic.base import Encoder, Index
-from cachestack.semantic.vectors import to_bytes
+from cachestack.semantic.vectors import to_bytes, to_vector
 from cachestack.stores.base import EntryStore
 
 log = logging.getLogger("cachestack")
 _PURGE_EVERY_S = 600.0
+_REST_S = 10.0
+"""How long nothing is written after a write has failed: it may have failed after seconds of waiting for a lock, and the
+next request must not wait as long."""
 
 
 class Performer:
     """Store, index and encoder behind the pipeline's effects.
 
-    A store that fails raises StoreError into the pipeline, which goes on uncached; here it is logged, once.
+    Whatever a store raises is a StoreError to the pipeline, which goes on uncached; an index or an encoder that fails
+    costs the match by meaning. Each is logged once.
     """
 
     def __init__(
@@ -46,20 +59,27 @@ class Performer:
         self.encoder = encoder
         self._index = index
         self._clock = clock
-        self._warned = False
+        self._warned: set[str] = set()
         self._purged_s = clock()
+        self._rests_since_s: float | None = None
 
     def perform(self, effect: Effect, engines: Mapping[str, Engine]) -> Any:
         """The result that the effect's docstring names."""
+        is_write = isinstance(effect, PublishEntry | Touch)
+        if is_write and self._rests():
+            raise StoreError(f"writing failed less than {_REST_S:g} s ago and is not tried again yet")
         try:
             return self._perform(effect, engines)
         except EntryTooLarge:
             raise  # the store is well
         except StoreError as error:
-            if not self._warned:
-                self._warned = True
-                log.warning("the cache's store cannot be used; requests go on uncached: %s", error)
+            self._store_failed(error, is_write)
             raise
+        except Exception as error:
+            if not isinstance(effect, FindExact | Search | PublishEntry | Touch):
+                raise
+            self._store_failed(error, is_write)
+            raise StoreError(f"{type(error).__name__}: {error}") from error
 
     def embed(self, text: str) -> Embedding | Reason:
         """The text's embedding, or why there is none."""
@@ -69,9 +89,14 @@ class Performer:
         try:
             if not encoder.fits_window(text):
                 return Reason.BEYOND_WINDOW
-            return Embedding(to_bytes(encoder.encode([text])[0]), encoder.fingerprint)
-        except EncoderError as error:
-            log.warning("the question could not be embedded and is only matched exactly: %s", error)
+            vector = to_bytes(encoder.encode([text])[0])
+            if to_vector(vector, encoder.dimension) is None:
+                raise EncoderError(f"not a finite vector of length 1 with {encoder.dimension} dimensions")
+            return Embedding(vector, encoder.fingerprint)
+        except (ModelError, ConfigError, MissingExtra):
+            raise  # it was never there: that is for whoever set this up
+        except Exception as error:
+            self._warn("questions cannot be embedded and are only matched exactly", error)
             return Reason.ENCODER_FAILED
 
     def close(self) -> None:
@@ -80,11 +105,42 @@ class Performer:
             close_index()
         self.store.close()
 
+    def _store_failed(self, error: Exception, is_write: bool) -> None:
+        if is_write:
+            self._rests_since_s = self._clock()
+        self._warn("the cache's store cannot be used; requests go on uncached", error)
+
+    def _rests(self) -> bool:
+        since_s = self._rests_since_s
+        return since_s is not None and 0 <= self._clock() - since_s < _REST_S
+
+    def _warn(self, what: str, error: Exception) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
+            log.warning("%s: %s", what, error if isinstance(error, CacheStackError) else repr(error))
+
     def _purge_when_due(self) -> None:
+        """Of all tenants: one that fails must not make this one's answer look lost."""
         now_s = self._clock()
         if not 0 <= now_s - self._purged_s < _PURGE_EVERY_S:
             self._purged_s = now_s
-            self.store.purge(now_s)
+            try:
+                self.store.purge(now_s)
+            except Exception as error:
+                self._warn("expired entries cannot be removed", error)
+
+    def _search(self, effect: Search) -> list[Candidate] | Reason:
+        if self._index is None:
+            return []
+        try:
+            return self._index.search(
+                effect.partition, effect.contract.digest, effect.vector, effect.encoder, effect.num_candidates
+            )
+        except StoreError:
+            raise
+        except Exception as error:
+            self._warn("the index cannot be searched; questions are only matched exactly", error)
+            return Reason.INDEX_FAILED
 
     def _perform(self, effect: Effect, engines: Mapping[str, Engine]) -> Any:
         match effect:
@@ -92,17 +148,16 @@ class Performer:
                 return self.store.find_exact(partition, exact)
             case Embed(text):
                 return self.embed(text)
-            case Search(partition, contract, vector, encoder, num_candidates):
-                if self._index is None:
-                    return []
-                return self._index.search(partition, contract.digest, vector, encoder, num_candidates)
+            case Search():
+                return self._search(effect)
             case Prepare(engine, request):
                 token_engine = engines[engine]
                 assert is_token_engine(token_engine), "only token engines prepare prompts"
                 return token_engine.prepare(request)
             case PublishEntry(entry, max_bytes):
-                self.store.put(entry, max_bytes)
-                return self._purge_when_due()
+                kept = self.store.put(entry, max_bytes)
+                self._purge_when_due()
+                return kept
             case Touch(partition, entry_id):
                 return self.store.touch(partition, entry_id, self._clock())
             case Generate():

@@ -19,13 +19,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cachestack.decisions import Bypass, Hit, Layer, Miss, Outcome, Reason, Response
-from cachestack.effects import Effect, EngineFailed, Generate, Prepare, PublishEntry, Touch
+from cachestack.effects import Effect, EngineFailed, FindExact, Generate, Prepare, Touch
 from cachestack.engines.base import Computed, Engine, Prompt, is_token_engine
 from cachestack.entries import Entry
 from cachestack.errors import (
     ConfigError,
     ContextTooLong,
-    EntryTooLarge,
     MissingExtra,
     ModelError,
     RequestError,
@@ -36,7 +35,8 @@ from cachestack.keys import contract_of
 from cachestack.policy import Policy
 from cachestack.prefix.layer import PrefixLayer, PrefixPlan
 from cachestack.requests import Generation, Request, Usage
-from cachestack.semantic.layer import Asked, bypass_reason, embed_question, partition_of, semantic_lookup
+from cachestack.semantic.layer import Asked, bypass_reason, max_age, partition_of, semantic_lookup
+from cachestack.settling import Answer, settle
 from cachestack.tracing import TraceBuilder
 
 Run = Generator[Effect, Any, Response]
@@ -79,7 +79,8 @@ class Pipeline:
 
         `trace` is the caller's, so that it can be read after a failure too.
         """
-        request = _completed(request, policy, primary)
+        asked_at_s = self.clock()
+        request = completed(request, policy, primary)
         asked, bypass = self._asked(request, policy)
         trace.add(Layer.POLICY, Outcome.DONE, Reason.POLICY_RESOLVED, {"model": request.model})
         looked_up: Miss | Bypass
@@ -90,22 +91,25 @@ class Pipeline:
         else:
             found: Hit[Entry] | Miss | Bypass
             try:
-                found = yield from semantic_lookup(asked, policy, self.encoder_languages, self.clock())
+                found = yield from semantic_lookup(asked, policy, self.encoder_languages, asked_at_s)
             except StoreError as error:
                 found = Bypass(Reason.STORE_UNAVAILABLE, {"error": str(error)})
             if isinstance(found, Hit):
                 trace.add(Layer.SEMANTIC, Outcome.HIT, found.reason, found.detail)
-                yield Touch(found.value.partition, found.value.entry_id)
+                yield from _touch(found.value, trace)
                 return _replay(found.value, trace)
             looked_up = found
         outcome = Outcome.MISS if isinstance(looked_up, Miss) else Outcome.BYPASS
         trace.add(Layer.SEMANTIC, outcome, looked_up.reason, looked_up.detail)
-        stale = looked_up.stale if isinstance(looked_up, Miss) else None
-        answer = yield from self._answer(request, policy, primary, trace, stale)
+        has_stale = isinstance(looked_up, Miss) and looked_up.has_stale
+        answer = yield from self._answer(request, policy, primary, trace, asked if has_stale else None)
         if isinstance(answer, Entry):
             return _replay(answer, trace)
-        entry_id = yield from self._settle(asked, looked_up, policy, answer, trace)
-        return Response(answer.text, trace.trace(), answer.usage, answer.finish_reason, entry_id)
+        entry_id = yield from settle(
+            self.new_id(), asked, asked_at_s, looked_up, policy, self.encoder_languages, answer, trace
+        )
+        made = answer.generation
+        return Response(made.text, trace.trace(), made.usage, made.finish_reason, entry_id)
 
     def _asked(self, request: Request, policy: Policy) -> tuple[Asked | None, Reason | None]:
         reason = bypass_reason(request, policy.semantic)
@@ -118,9 +122,12 @@ class Pipeline:
         return Asked(request, contract, partition_of(request, policy.semantic)), None
 
     def _answer(
-        self, request: Request, policy: Policy, primary: Engine, trace: TraceBuilder, stale: Entry | None
-    ) -> Generator[Effect, Any, Generation | Entry]:
-        """The engine's answer, or what the policy's fallback chain gives instead."""
+        self, request: Request, policy: Policy, primary: Engine, trace: TraceBuilder, stale_for: Asked | None
+    ) -> Generator[Effect, Any, Answer | Entry]:
+        """The engine's answer, or what the policy's fallback chain gives instead.
+
+        `stale_for` is the question that has a stale answer, if it has one.
+        """
         attempts: list[tuple[str, Engine, Reason | None]]
         failure: EngineFailed | None = None
         for step in ("first", *policy.fallback.engine_error):
@@ -132,6 +139,7 @@ class Pipeline:
                 case "other_engine":
                     attempts = [(*self._other(policy), Reason.OTHER_ENGINE)]
                 case "stale":
+                    stale = yield from self._stale(stale_for, policy)
                     if stale is not None:
                         trace.add(Layer.FALLBACK, Outcome.DONE, Reason.STALE, {"entry_id": stale.entry_id})
                         return stale
@@ -142,7 +150,8 @@ class Pipeline:
                 if reason is not None:
                     trace.add(Layer.FALLBACK, Outcome.DONE, reason, {"engine": engine.name})
                 try:
-                    return (yield from self._generate(name, engine, request, policy, trace))
+                    generation = yield from self._generate(name, engine, request, policy, trace)
+                    return Answer(generation, is_own=engine.model == primary.model)
                 except EngineFailed as error:
                     failure = error
                     detail = {"error": f"{type(error.cause).__name__}: {error.cause}"}
@@ -151,6 +160,18 @@ class Pipeline:
                         raise error.cause from None
         assert failure is not None, "the chain ends only after a failed attempt"
         raise failure.cause from None
+
+    def _stale(self, asked: Asked | None, policy: Policy) -> Generator[Effect, Any, Entry | None]:
+        """The expired entry as it is now: it may have been invalidated while the engine was tried."""
+        if asked is None:
+            return None
+        try:
+            entry: Entry | None = yield FindExact(asked.partition, asked.exact)
+        except StoreError:
+            return None
+        within_s = policy.fallback.stale_within_s
+        usable = entry is not None and entry.is_stale(self.clock(), max_age(asked.request, policy), within_s)
+        return entry if usable else None
 
     def _other(self, policy: Policy) -> tuple[str, Engine]:
         name = policy.fallback.other_engine or ""
@@ -197,72 +218,8 @@ class Pipeline:
         finally:
             plan.release()
 
-    def _settle(
-        self,
-        asked: Asked | None,
-        looked_up: Miss | Bypass,
-        policy: Policy,
-        answer: Generation,
-        trace: TraceBuilder,
-    ) -> Generator[Effect, Any, str | None]:
-        """Publish the answer if it may be kept; returns the entry's id."""
-        if asked is None or looked_up.reason is Reason.STORE_UNAVAILABLE:
-            return None
-        refusal = _not_admitted(asked.request, policy, answer)
-        if refusal is not None:
-            trace.add(Layer.SETTLE, Outcome.BYPASS, refusal)
-            return None
-        vector, encoder, language = None, None, None
-        if isinstance(looked_up, Miss):
-            vector, encoder, language = looked_up.vector, looked_up.encoder, looked_up.language
-        elif answer.finish_reason == "stop":
-            embedding = yield from embed_question(asked.request, policy, self.encoder_languages)
-            if not isinstance(embedding, Reason):
-                vector, encoder = embedding.vector, embedding.encoder
-        cut = answer.finish_reason == "length"  # the same limit would cut it again; another question deserves better
-        now_s = self.clock()
-        ttl_s = min(asked.request.ttl_s or policy.retention.ttl_s, policy.retention.ttl_s)
-        entry = Entry(
-            entry_id=self.new_id(),
-            partition=asked.partition,
-            contract=asked.contract.digest,
-            exact=asked.exact,
-            question=asked.request.question,
-            answer=answer.text,
-            finish_reason=answer.finish_reason,
-            prompt_tokens=answer.usage.prompt_tokens,
-            completion_tokens=answer.usage.completion_tokens,
-            model=asked.request.model,
-            created_at_s=now_s,
-            expires_at_s=now_s + ttl_s,
-            stale_until_s=now_s + ttl_s + policy.fallback.stale_within_s,
-            principal=asked.request.user,
-            version=asked.request.version,
-            tags=asked.request.tags,
-            vector=None if cut else vector,
-            encoder=None if cut else encoder,
-            language=language,
-            engine_s=answer.ttft_s + answer.decode_s,
-        )
-        try:
-            yield PublishEntry(entry, policy.retention.max_bytes)
-        except EntryTooLarge:
-            trace.add(Layer.SETTLE, Outcome.BYPASS, Reason.TOO_LARGE)
-            return None
-        except StoreError as error:
-            trace.add(Layer.SETTLE, Outcome.FAILED, Reason.STORE_FAILED, {"error": str(error)})
-            return None
-        reason = Reason.TRUNCATED if cut else Reason.STORED
-        trace.add(
-            Layer.SETTLE,
-            Outcome.DONE,
-            reason,
-            {"entry_id": entry.entry_id, "by_meaning": entry.vector is not None},
-        )
-        return entry.entry_id
 
-
-def _completed(request: Request, policy: Policy, engine: Engine) -> Request:
+def completed(request: Request, policy: Policy, engine: Engine) -> Request:
     """The request with what it left open filled in. Raises RequestError for what the in-process engine cannot do."""
     request = replace(request, model=request.model or engine.model)
     if not is_token_engine(engine):
@@ -280,14 +237,12 @@ def _completed(request: Request, policy: Policy, engine: Engine) -> Request:
     return replace(request, sampling=sampling)
 
 
-def _not_admitted(request: Request, policy: Policy, answer: Generation) -> Reason | None:
-    if not request.store:
-        return Reason.NO_STORE
-    if not answer.text.strip():
-        return Reason.EMPTY_ANSWER
-    if len(answer.text.encode("utf-8", "surrogatepass")) > policy.retention.max_entry_bytes:
-        return Reason.TOO_LARGE
-    return None
+def _touch(entry: Entry, trace: TraceBuilder) -> Generator[Effect, Any, None]:
+    """Note the use. That it cannot be noted is no reason to keep an answer back."""
+    try:
+        yield Touch(entry.partition, entry.entry_id)
+    except StoreError as error:
+        trace.add(Layer.SETTLE, Outcome.FAILED, Reason.STORE_FAILED, {"error": str(error)})
 
 
 def _replay(entry: Entry, trace: TraceBuilder) -> Response:

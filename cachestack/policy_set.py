@@ -11,7 +11,7 @@ A file has three keys, all optional::
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -53,7 +53,13 @@ class PolicySet:
         return tuple(sorted(set(self._policies) - {DEFAULT}))
 
     def policy(self, tenant: str) -> Policy:
-        """The tenant's policy. Raises UnknownTenant if the file refuses tenants it does not name."""
+        """The tenant's policy. Raises UnknownTenant if the file refuses tenants it does not name.
+
+        It never names `default`: there a caller who forgot to say whose request it is gets an error, not a share in
+        a cache of all who forgot.
+        """
+        if tenant == DEFAULT and self.unknown_tenants == "refuse":
+            raise self._unknown(tenant)
         return self._policies[self._name(tenant)]
 
     def effective(self, tenant: str) -> tuple[EffectiveValue, ...]:
@@ -69,12 +75,15 @@ class PolicySet:
         if tenant in self._policies:
             return tenant
         if self.unknown_tenants == "refuse":
-            known = ", ".join(self.tenants) or "none"
-            raise UnknownTenant(
-                f"tenant {tenant!r} has no policy in {self.source} (named there: {known}), and unknown_tenants is "
-                f"'refuse'; add it under 'tenants:', or set unknown_tenants: default"
-            )
+            raise self._unknown(tenant)
         return DEFAULT
+
+    def _unknown(self, tenant: str) -> UnknownTenant:
+        known = ", ".join(self.tenants) or "none"
+        return UnknownTenant(
+            f"tenant {tenant!r} has no policy in {self.source} (named there: {known}), and unknown_tenants is "
+            f"'refuse'; name one of them, add it under 'tenants:', or set unknown_tenants: default"
+        )
 
     @staticmethod
     def load(path: str | Path | None = None) -> PolicySet:
@@ -103,6 +112,8 @@ class PolicySet:
             document = yaml.load(text, Loader=_StrictLoader)
         except yaml.YAMLError as error:
             raise PolicyError(f"{source}: not valid YAML: {error}") from error
+        except RecursionError as error:
+            raise PolicyError(f"{source}: nested too deeply") from error
         document = {} if document is None else document
         if not isinstance(document, dict):
             raise PolicyError(f"{source}: must be a mapping with the keys {', '.join(_TOP_KEYS)}")
@@ -123,20 +134,27 @@ class PolicySet:
 
 
 def _sections_by_tenant(document: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
-    raw = {DEFAULT: document.get("default") or {}}
-    tenants = document.get("tenants") or {}
+    raw = {DEFAULT: _or_empty(document.get("default"))}
+    tenants = _or_empty(document.get("tenants"))
     if not isinstance(tenants, dict):
         raise PolicyError(f"{source}: tenants: must map tenant names to policies")
     for name, body in tenants.items():
         if not isinstance(name, str):
             raise PolicyError(f"{source}: tenants: the name {name!r} is not text; put it in quotes")
+        if not name:
+            raise PolicyError(f"{source}: tenants: a name must not be empty")
         if name == DEFAULT:
             raise PolicyError(f"{source}: tenants.default: set the default policy under 'default:', at the top")
-        raw[name] = body or {}
+        raw[name] = _or_empty(body)
     for name, body in raw.items():
         if not isinstance(body, dict):
             raise PolicyError(f"{source}: {_place(name)}: must map sections to values")
     return raw
+
+
+def _or_empty(value: Any) -> Any:
+    """Nothing written (`acme:`) is an empty mapping; anything else that is empty is a mistake."""
+    return {} if value is None else value
 
 
 def _resolve(
@@ -147,12 +165,14 @@ def _resolve(
         raise PolicyError(f"{source}: inheritance goes in a circle: {' → '.join((*below, name))}")
     body = dict(raw[name])
     parent = body.pop("inherits", None if name == DEFAULT else DEFAULT)
+    if parent is None and name != DEFAULT:
+        raise PolicyError(f"{source}: {_place(name)}.inherits: nothing is named; allowed: {', '.join(raw)}")
     if name == DEFAULT and parent is not None:
         raise PolicyError(f"{source}: default.inherits: the default policy inherits from nothing")
     merged: dict[str, Any] = {}
     origin: dict[str, str] = {}
     if parent is not None:
-        if parent not in raw:
+        if not isinstance(parent, str) or parent not in raw:
             raise PolicyError(f"{source}: {_place(name)}.inherits: {parent!r} is not there; allowed: {', '.join(raw)}")
         merged, origin = _resolve(parent, raw, source, (*below, name))
     for section, values in body.items():
@@ -207,6 +227,9 @@ def _flatten(values: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]
     return rows
 
 
+_MERGE = "tag:yaml.org,2002:merge"
+
+
 class _StrictLoader(yaml.SafeLoader):
     """YAML in which a key given twice is an error, not a silent loss of the first."""
 
@@ -214,8 +237,12 @@ class _StrictLoader(yaml.SafeLoader):
 def _mapping_without_duplicates(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
+        if key_node.tag == _MERGE:
+            continue
         key = loader.construct_object(key_node, deep=True)
-        if isinstance(key, (str, int, float, bool)) and key in seen:
+        if not isinstance(key, Hashable):
+            raise yaml.constructor.ConstructorError(None, None, f"a key must be text, not {key}", key_node.start_mark)
+        if key in seen:
             raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
         seen.add(key)
     return loader.construct_mapping(node, deep=True)

@@ -40,6 +40,11 @@ class Sampling:
 
     def __post_init__(self) -> None:
         t, p = self.temperature, self.top_p
+        _check_number("temperature", t)
+        _check_number("top_p", p)
+        for name in ("seed", "max_new_tokens", "n"):
+            _check_whole(name, getattr(self, name), optional=name != "n")
+        _check_texts("stop", self.stop)
         if t is not None and not (math.isfinite(t) and 0 <= t <= 5):
             raise RequestError(f"temperature must be between 0 and 5, not {t}")
         if p is not None and not (math.isfinite(p) and 0 < p <= 1):
@@ -81,8 +86,19 @@ class Request:
     def __post_init__(self) -> None:
         if not self.messages:
             raise RequestError("a request needs at least one message")
+        if not all(isinstance(message, Message) for message in self.messages):
+            raise RequestError("messages must be a tuple of Message; build_request takes text and dicts too")
         if not self.messages[-1].content.strip() and self.messages[-1].role == "user":
             raise RequestError("the prompt is empty; give the text of the user's message")
+        for name in ("tenant", "model"):
+            _check_text(name, getattr(self, name))
+        for name in ("user", "role", "version"):
+            if getattr(self, name) is not None:
+                _check_text(name, getattr(self, name))
+        _check_texts("tags", self.tags)
+        _check_number("ttl_s", self.ttl_s)
+        if not isinstance(self.extra, Mapping):
+            raise RequestError(f"extra must map names to values, not be a {type(self.extra).__name__}")
         if not self.tenant or len(self.tenant) > 256:
             raise RequestError("tenant must be a name of 1 to 256 characters")
         if self.ttl_s is not None and not (math.isfinite(self.ttl_s) and self.ttl_s > 0):
@@ -137,6 +153,26 @@ class Chunk:
     text: str
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise RequestError(f"{name} must be text, not {value!r} ({type(value).__name__})")
+
+
+def _check_texts(name: str, values: object) -> None:
+    if not isinstance(values, tuple) or not all(isinstance(value, str) for value in values):
+        raise RequestError(f"{name} must be a tuple of texts, not {values!r}")
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not (value is None or isinstance(value, (int, float))):
+        raise RequestError(f"{name} must be a number, not {value!r}")
+
+
+def _check_whole(name: str, value: object, *, optional: bool) -> None:
+    if isinstance(value, bool) or not (isinstance(value, int) or (optional and value is None)):
+        raise RequestError(f"{name} must be a whole number, not {value!r}")
 
 
 def as_messages(prompt: str | Sequence[Message | Mapping[str, Any]], system: str | None = None) -> tuple[Message, ...]:

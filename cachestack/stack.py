@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cachestack.asking import Prompt, build_request
+from cachestack.asking import Prompt, as_request
 from cachestack.comparing import Comparison, compare_requests
 from cachestack.decisions import Response
 from cachestack.driver import Drive, Stream, drive
@@ -17,8 +18,9 @@ from cachestack.engines.base import Engine, is_token_engine
 from cachestack.entries import Selector
 from cachestack.errors import ConfigError, UsageError
 from cachestack.explaining import Explanation, explain_run
+from cachestack.identity import Identities
 from cachestack.performer import Performer
-from cachestack.pipeline import PRIMARY, Pipeline, Run
+from cachestack.pipeline import PRIMARY, Pipeline, Run, completed
 from cachestack.policy import Policy
 from cachestack.policy_set import PolicySet
 from cachestack.prefix.base import PoolSizes
@@ -60,9 +62,10 @@ class CacheStack:
         self._clock = clock
         self._prefix = prefix
         self._stats = stats or Stats()
+        self.identities = Identities()
         self.performer = Performer(store, index, encoder, clock)
         languages = encoder.languages if encoder is not None else frozenset[str]()
-        weakref.finalize(self, _close, self._stats, self.performer)  # at the latest when the interpreter ends
+        self._finalizer = weakref.finalize(self, _close, self._stats, self.performer)  # at the interpreter's end, too
         self._pipeline = Pipeline(self._engines, prefix, languages, clock=clock)
 
     @classmethod
@@ -106,14 +109,14 @@ class CacheStack:
 
         `prompt`: text, messages, or a Request. `options` are those of `cachestack.asking.build_request`: tenant, user,
         role, system, temperature, top_p, seed, stop, max_new_tokens, tools, response_format, extra, tags, version,
-        ttl_s, stable_messages, store, lookup. Raises RequestError for a bad request, UnknownTenant, and what the
-        engine raised when the policy's fallback chain ends.
+        ttl_s, stable_messages, store, lookup; none beside a Request, which says them itself. Raises RequestError for a
+        bad request, UnknownTenant, and what the engine raised when the policy's fallback chain ends.
         """
-        return self.respond(build_request(prompt, **options), self._engine(engine))
+        return self.respond(as_request(prompt, **options), self._engine(engine))
 
     def stream(self, prompt: Prompt | Request, *, engine: str | None = None, **options: Any) -> Stream:
         """As `chat`, in chunks as they are made; a hit is streamed too."""
-        return Stream(self._start(build_request(prompt, **options), self._engine(engine)))
+        return Stream(self._start(as_request(prompt, **options), self._engine(engine)))
 
     def wrap(
         self,
@@ -126,8 +129,9 @@ class CacheStack:
     ) -> Wrapper:
         """A decorator for any function `prompt → text`, sync or async.
 
-        Its contract is `model`, the function's name (or `name`), `version`, and all its other arguments. Raise
-        `version` when the function changes. `tenant` may be a function of the call's arguments. `options` as in
+        Its contract is `model`, `name`, `version`, and all the function's other arguments. Without `name` it is the
+        function's own, with a digest of its code and of the plain values that it closes over. Raise `version` when
+        something else changes that it depends on. `tenant` may be a function of the call's arguments. `options` as in
         `chat` (system, user, role, tags, ttl_s, …). The wrapped function has `.respond(...)`, which gives the whole
         Response.
         """
@@ -177,15 +181,19 @@ class CacheStack:
 
     def explain(self, prompt: Prompt | Request, *, engine: str | None = None, **options: Any) -> Explanation:
         """What would happen, without doing it: no engine call, nothing stored, nothing counted."""
-        request, chosen = build_request(prompt, **options), self._engine(engine)
+        request, chosen = as_request(prompt, **options), self._engine(engine)
+        self._check_open()
         trace = TraceBuilder("explain", request.tenant)
         run = self._pipeline.run(request, self.policies.policy(request.tenant), chosen, trace)
         return explain_run(run, trace, self.performer, {**self._engines, PRIMARY: chosen})
 
     def compare(self, cached: Prompt | Request, new: Prompt | Request, **options: Any) -> Comparison:
         """Would the answer to `cached` serve `new`, and why. `options` apply to whichever is not a Request."""
-        first, second = build_request(cached, **options), build_request(new, **options)
-        return compare_requests(first, second, self.policies.policy, self.performer, self._clock())
+        self._check_open()
+        pair = [p if isinstance(p, Request) else as_request(p, **options) for p in (cached, new)]
+        if self._engines:
+            pair = [completed(r, self.policies.policy(r.tenant), self._engine(None)) for r in pair]
+        return compare_requests(pair[0], pair[1], self.policies.policy, self.performer, self._clock())
 
     def stats(self) -> Snapshot:
         """Statistics of all tenants, earlier runs on the same home included."""
@@ -218,6 +226,7 @@ class CacheStack:
 
         `older_than`: an age in seconds, a timedelta, or a moment. With `tenant` alone its KV prefixes go as well.
         """
+        self._check_open()
         if all(given is None for given in (tenant, user, tag, version, older_than, entry)):
             raise UsageError("invalidate needs a condition: tenant, user, tag, version, older_than or entry")
         conditions = Selector(tenant, user, tag, version, _before(older_than, self._clock()), entry)
@@ -228,8 +237,8 @@ class CacheStack:
     # Life
 
     def close(self) -> None:
-        """Write what is pending. A closed stack answers no more."""
-        _close(self._stats, self.performer)
+        """Write what is pending. A closed stack takes no more requests; those that are under way end, uncached."""
+        self._finalizer()
 
     def __enter__(self) -> CacheStack:
         return self
@@ -251,6 +260,7 @@ class CacheStack:
 
     def open_run(self, request: Request, engine: Engine) -> tuple[Run, Mapping[str, Engine]]:
         """A run, counted however it ends, and the engines that its effects name. Raises UnknownTenant."""
+        self._check_open()
         policy = self.policies.policy(request.tenant)
         return self._counted(request, policy, engine), {**self._engines, PRIMARY: engine}
 
@@ -262,14 +272,15 @@ class CacheStack:
         trace = TraceBuilder(self._pipeline.new_id(), request.tenant)
         try:
             response = yield from self._pipeline.run(request, policy, engine, trace)
-        except GeneratorExit:
-            self._stats.count_failure(request.tenant, trace.trace(), cancelled=True)
-            raise
-        except Exception:
-            self._stats.count_failure(request.tenant, trace.trace(), cancelled=False)
+        except BaseException as error:
+            self._stats.count_failure(request.tenant, trace.trace(), cancelled=not isinstance(error, Exception))
             raise
         self._stats.count_answer(request.tenant, response, policy.prices)
         return response
+
+    def _check_open(self) -> None:
+        if not self._finalizer.alive:
+            raise UsageError("this stack was closed; build another one")
 
     def _engine(self, name: str | None) -> Engine:
         if not self._engines:
@@ -288,8 +299,10 @@ class CacheStack:
 
 
 def _close(stats: Stats, performer: Performer) -> None:
-    stats.close()
-    performer.close()
+    try:
+        stats.close()
+    finally:
+        performer.close()
 
 
 def _before(older_than: float | timedelta | datetime | None, now_s: float) -> float | None:
@@ -299,8 +312,9 @@ def _before(older_than: float | timedelta | datetime | None, now_s: float) -> fl
         case datetime():
             return older_than.timestamp()
         case timedelta():
-            return now_s - older_than.total_seconds()
+            age_s = older_than.total_seconds()
         case _:
-            if older_than < 0:
-                raise UsageError(f"older_than must not be negative, not {older_than}")
-            return now_s - older_than
+            age_s = older_than
+    if not (math.isfinite(age_s) and age_s >= 0):
+        raise UsageError(f"older_than must be an age of 0 or more, not {older_than}")
+    return now_s - age_s

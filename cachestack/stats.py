@@ -8,6 +8,7 @@ counts are lost when a process is killed.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import Counter, defaultdict
@@ -20,6 +21,9 @@ from cachestack.errors import StoreError
 from cachestack.policy import PricePolicy
 from cachestack.snapshot import Snapshot, tenant_stats
 from cachestack.tally import sums_of_answer, sums_of_trace
+
+_REST_S = 10.0
+"""How long a record that failed is left alone: it may have failed after seconds of waiting, in a request's time."""
 
 log = logging.getLogger("cachestack")
 
@@ -54,6 +58,7 @@ class Stats:
         self._flushing = threading.Lock()
         self._sums: dict[str, Counter[str]] = defaultdict(Counter)
         self._warned = False
+        self._process = os.getpid()
 
     def count(self, tenant: str, **sums: float) -> None:
         """Add to a tenant's sums; a double underscore in a name stands for a dot."""
@@ -84,6 +89,7 @@ class Stats:
 
     def flush(self) -> None:
         """Write what is new to the record. A record that fails keeps the sums in memory, with one warning."""
+        self._after_fork()
         if self._record is None:
             return
         with self._flushing:
@@ -97,6 +103,7 @@ class Stats:
             except StoreError as error:
                 self._warn(error)
                 with self._lock:
+                    self._flushed_at = self._clock() + _REST_S
                     for tenant, sums in pending.items():
                         self._sums[tenant].update(sums)
 
@@ -106,11 +113,19 @@ class Stats:
             self._record.close()
 
     def _add(self, tenant: str, sums: Mapping[str, float]) -> None:
+        self._after_fork()
         with self._lock:
             self._sums[tenant].update(sums)
             due = self._clock() - self._flushed_at >= self._flush_every_s
         if due:
             self.flush()
+
+    def _after_fork(self) -> None:
+        """In a forked process: what was not flushed is the parent's to write, and its locks may be held for ever."""
+        if os.getpid() != self._process:
+            self._process = os.getpid()
+            self._lock, self._flushing = threading.Lock(), threading.Lock()
+            self._sums = defaultdict(Counter)
 
     def _warn(self, error: StoreError) -> None:
         if not self._warned:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cachestack.decisions import Layer, Outcome, Trace
+from cachestack.decisions import Layer, Outcome, Reason, Trace
 from cachestack.histogram import bucket
 from cachestack.policy import PricePolicy
 from cachestack.requests import Usage
@@ -30,6 +30,8 @@ def sums_of_answer(trace: Trace, usage: Usage, prices: PricePolicy) -> Sums:
 def sums_of_trace(trace: Trace) -> Sums:
     """What the layers decided, whether or not an answer came of it."""
     sums: Sums = Counter({"requests": 1})
+    if trace.step(Layer.SEMANTIC) is None:  # it ended before: a bad request, a cancelled one
+        sums[f"semantic.bypass.{Reason.NOT_REACHED.value}"] += 1
     for step in trace.steps:
         detail = step.detail
         sums["bytes_saved"] += detail.get("reused_bytes", 0)

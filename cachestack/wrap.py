@@ -18,6 +18,7 @@ from cachestack.requests import Request
 if TYPE_CHECKING:
     from cachestack.stack import CacheStack
 
+_OWN = ("prompt", "tenant", "model", "version", "extra")  # `extra` holds the function's name and arguments
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -33,16 +34,20 @@ class Wrapper:
     options: Mapping[str, Any]
 
     def __call__(self, function: F) -> F:
-        name = self.name or f"{function.__module__}.{function.__qualname__}"
-        parameters = inspect.signature(function)
+        name = self.name or self.stack.identities.identify(function)
+        try:
+            parameters = inspect.signature(function)
+        except ValueError:
+            raise UsageError(f"{name} does not say what it takes; wrap a function around it") from None
         _check_first_parameter(parameters, name)
+        _check_options(self.options)
 
         def request_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Request:
             bound = parameters.bind(*args, **kwargs)
             bound.apply_defaults()
             prompt_name, *_ = parameters.parameters
             others = {key: value for key, value in bound.arguments.items() if key != prompt_name}
-            tenant = self.tenant if isinstance(self.tenant, str) else self.tenant(*args, **kwargs)
+            tenant = self.tenant(*args, **kwargs) if callable(self.tenant) else self.tenant
             return build_request(
                 bound.arguments[prompt_name],
                 tenant=tenant,
@@ -77,6 +82,14 @@ class Wrapper:
             wrapped, wrapped_respond = ask, respond  # type: ignore[assignment]
         wrapped.respond = wrapped_respond
         return wrapped  # type: ignore[no-any-return]
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    allowed = [name for name in inspect.signature(build_request).parameters if name not in _OWN]
+    for option in options:
+        if option not in allowed:
+            taken = ", ".join(("tenant", "model", "version", "name", *allowed))
+            raise UsageError(f"wrap(...) does not take {option}; it takes: {taken}")
 
 
 def _check_first_parameter(signature: inspect.Signature, name: str) -> None:

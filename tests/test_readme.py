@@ -77,7 +77,9 @@ def test_commands_and_their_options_exist(document: Path) -> None:
             command: Any = app
             rest = words[1:]
             with app.make_context("cachestack", [], resilient_parsing=True) as context:
-                while rest and getattr(command, "get_command", None) and (found := command.get_command(context, rest[0])):
+                while (
+                    rest and getattr(command, "get_command", None) and (found := command.get_command(context, rest[0]))
+                ):
                     command, rest = found, rest[1:]
             assert command is not app, line
             options = {name for parameter in command.params for name in parameter.opts}

@@ -8,6 +8,7 @@ named on stderr; 130 interrupted.
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -69,6 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CacheStackError as error:
         print_error(str(error))
         return EXIT_ERROR
+    except OSError as error:  # a disk that is full, say, under the file that stdout goes to
+        print_error(f"the operating system refused: {error}")
+        _drop_stdout()
+        return EXIT_ERROR
     except KeyboardInterrupt:
         status: object = EXIT_INTERRUPTED
     except SystemExit as stop:
@@ -80,6 +85,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status if isinstance(status, int) else int(status is not None)
 
 
+def _drop_stdout() -> None:
+    """What could not be written is not tried again when the interpreter ends."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        sys.stdout = io.StringIO()
+
+
 def run() -> None:
     """The entry point of the installed command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # an answer that the terminal cannot show is no crash
     sys.exit(main())

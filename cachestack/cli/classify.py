@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import math
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,7 +27,17 @@ from cachestack.cli.output import (
     warn,
 )
 from cachestack.errors import LabelError
-from cachestack.items import FIELDS, Format, ResultFile, ResultRow, read_items, read_text, write_header, write_rows
+from cachestack.items import (
+    FIELDS,
+    Format,
+    ResultFile,
+    ResultRow,
+    check_apart,
+    read_items,
+    read_text,
+    write_header,
+    write_rows,
+)
 
 ColumnOption = Annotated[str, typer.Option("--column", metavar="NAME", help="CSV column or JSONL key of the text.")]
 PromptOption = Annotated[str, typer.Option("--prompt", metavar="FILE", help="The stable system text.")]
@@ -69,6 +81,8 @@ def command(
 
     Exit status 1 if a compared label differs from that of the whole prompt, or if a row could not be scored.
     """
+    if out is not None and out != "-":
+        check_apart(out, file, prompt, labels_file)
     chosen = chosen_labels(labels, labels_file)
     assert chosen is not None, "labels are required here"
     system = read_text(prompt, what="the stable system text")
@@ -80,6 +94,7 @@ def command(
         if results is not None:
             ending.callback(_say_if_stopped, results, len(texts))
             ending.enter_context(results)
+            ending.enter_context(_ended_in_order())
         write = None if json and results is None else _writer(results, out, texts)
         stack = ending.enter_context(CacheStack.local(model=model, encoder="none", policies=policies))
         progress = ending.enter_context(_progress_bar())
@@ -107,7 +122,13 @@ def chosen_labels(labels: str | None, labels_file: str | None, *, required: bool
         lines = read_text(labels_file, what="one label a line").split("\n")
         return [line.strip() for line in lines if line.strip()]
     if labels is not None:
-        return [label.strip() for label in next(csv.reader([labels], skipinitialspace=True), [""])]
+        try:
+            rows = list(csv.reader(io.StringIO(labels, newline=""), skipinitialspace=True, strict=True))
+        except csv.Error as error:
+            raise LabelError(f"--labels {labels!r} can't be read as a list with commas: {error}") from None
+        if len(rows) > 1:
+            raise LabelError(f"--labels {labels!r} has several lines; put one label a line into a file: --labels-file")
+        return [label.strip() for row in rows for label in row]
     if required:
         raise LabelError("no labels were given; give --labels A,B,C or --labels-file FILE")
     return None
@@ -148,6 +169,23 @@ def _write_stdout(text: str) -> None:
 def _say_if_stopped(results: ResultFile, num_items: int) -> None:
     if 0 < results.num_rows < num_items:
         warn(f"stopped after {results.num_rows} of {num_items} items; their results are in {results.path}")
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM, as a scheduler sends it, ends the run as Ctrl-C does: the rows so far become the file."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only there can signals be handled
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

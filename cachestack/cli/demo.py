@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from importlib import resources
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from cachestack.cli.options import ModelOption
 from cachestack.cli.output import JsonOption, print_error, print_json, stderr_console
 from cachestack.demo.replay import DemoClock, DemoReport, Row, replay
 from cachestack.demo.trace import load_trace
+from cachestack.errors import ConfigError
 from cachestack.folders import home_folder
 
 _NAMESPACE = "demo"
@@ -24,8 +26,7 @@ def command(model: ModelOption = None, json: JsonOption = False) -> None:
     """
     from cachestack.build import build_demo
 
-    home = home_folder() / _NAMESPACE
-    shutil.rmtree(home, ignore_errors=True)
+    home = _fresh(home_folder() / _NAMESPACE)
     clock, trace, console = DemoClock(), load_trace(), stderr_console()
     policies = resources.files("cachestack").joinpath("demo/policy.yaml")
     with resources.as_file(policies) as path, console.status("loading the models") as status:
@@ -43,6 +44,21 @@ def command(model: ModelOption = None, json: JsonOption = False) -> None:
         print_error(problem)
     if report.problems:
         raise typer.Exit(1)
+
+
+def _fresh(home: Path) -> Path:
+    """An empty folder. Raises ConfigError where there can be none: all the hits would fail, without a reason."""
+    try:
+        if home.exists():
+            shutil.rmtree(home)
+        home.mkdir(parents=True)
+        with tempfile.TemporaryFile(dir=home):
+            return home
+    except OSError as error:
+        raise ConfigError(
+            f"the demo keeps its entries in {home}, which can't be written anew ({error.strerror}); make it writable, "
+            "or set CACHESTACK_HOME to another folder"
+        ) from error
 
 
 _HEAD = (

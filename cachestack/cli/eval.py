@@ -10,7 +10,7 @@ import typer
 
 from cachestack.build import DEFAULT_ENCODER, NO_ENCODER
 from cachestack.cli.options import TenantOption
-from cachestack.cli.output import JsonOption, plain_table, print_json, print_table, stage_bars
+from cachestack.cli.output import JsonOption, is_encodable, plain_table, print_json, print_table, stage_bars
 from cachestack.errors import InputFileError
 from cachestack.evaluation.pairs import judge_pairs, mistake_rows, read_pairs, summarise
 from cachestack.policy_set import PolicySet
@@ -73,7 +73,8 @@ def _write(path: Path, rows: Any) -> None:
     try:
         with path.open("w", encoding="utf-8") as file:
             for row in rows:
-                file.write(json_.dumps(row, ensure_ascii=False) + "\n")
+                line = json_.dumps(row, ensure_ascii=False)
+                file.write((line if is_encodable(line, "utf-8") else json_.dumps(row)) + "\n")
     except OSError as error:
         raise InputFileError(f"{path} cannot be written: {error}") from error
 

@@ -32,11 +32,19 @@ def stderr_console() -> Console:
 def print_json(document: Any) -> None:
     """The one document of a `--json` run. NaN and infinity are no JSON: `ValueError`, and nothing is printed."""
     text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
-    try:
-        sys.stdout.write(text + "\n")
-    except UnicodeEncodeError:  # a terminal that is not UTF-8
-        sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+    if not is_encodable(text, sys.stdout.encoding or "utf-8"):
+        text = json.dumps(document, indent=2, allow_nan=False)
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def is_encodable(text: str, encoding: str) -> bool:
+    """Not on a terminal that lacks a letter, and nowhere for half of a surrogate pair."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def print_table(table: Table) -> None:

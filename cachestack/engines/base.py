@@ -63,13 +63,15 @@ class Computed:
     """What a token stream made besides text: KV runs that end at the boundaries asked for, finite and complete.
 
     `ids`: the tokens that the runs refer to, from prompt token 0: the prompt, and the generated tokens whose KV exists.
-    `finite` is False when any value was not finite: then `runs` is empty.
+    `finite` is False when any value was not finite: then `runs` is empty. `fingerprint` is the engine's while all of
+    it was computed, empty where the model was changed meanwhile, None where the engine does not say.
     """
 
     generation: Generation
     runs: tuple[KVRun, ...] = ()
     ids: tuple[int, ...] = ()
     finite: bool = True
+    fingerprint: str | None = None
     prefill_s: float = 0.0
     detail: dict[str, Any] = field(default_factory=dict)
 

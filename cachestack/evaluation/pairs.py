@@ -199,7 +199,7 @@ def _parsed(lines: Iterable[str], path: str) -> Iterator[Pair]:
 def _pair(line: str, place: str) -> Pair:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputFileError(f"{place}: not JSON: {error}") from error
     if not isinstance(row, dict):
         raise InputFileError(f"{place}: a line must be an object with the keys a, b and same_answer")

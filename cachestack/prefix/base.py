@@ -68,7 +68,8 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became of runs. `reason` is PUBLISHED, or why something was not kept: OVER_BUDGET, PREFIX_GONE, NOT_FINITE.
+    """What became of runs. `reason` is PUBLISHED, or why something was not kept: OVER_BUDGET, PREFIX_GONE, NOT_FINITE,
+    MODEL_CHANGED.
 
     `num_shared_tokens` were there already; `num_bytes` counts what was newly kept.
     """

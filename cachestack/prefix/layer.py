@@ -144,9 +144,12 @@ class PrefixLayer:
         """Keep what a finished stream computed; None where the plan asked for nothing. Call before `plan.release`."""
         if not plan.publish_at:
             return None
-        if not computed.finite:
+        refusal = None if computed.finite else Reason.NOT_FINITE
+        if computed.fingerprint not in (None, plan.fingerprint):  # an adapter was switched, a weight written to
+            refusal = Reason.MODEL_CHANGED
+        if refusal is not None:
             length = len(computed.ids or prompt.ids)
-            return Published(Reason.NOT_FINITE, num_refused_tokens=length - sum(r.num_tokens for r in plan.past))
+            return Published(refusal, num_refused_tokens=length - sum(r.num_tokens for r in plan.past))
         return self.pool.publish(
             computed.ids or prompt.ids,
             computed.runs,

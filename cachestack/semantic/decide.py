@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -42,6 +43,7 @@ def decide(
     policy: SemanticPolicy,
     fallback: FallbackPolicy,
     now_s: float,
+    max_age_s: float = math.inf,
     verifier: Verifier = DEFAULT_VERIFIER,
 ) -> Hit[Entry] | Miss:
     """The first candidate that its band, the guards and, in the middle band, the verifier let through.
@@ -49,7 +51,7 @@ def decide(
     `candidates` come best first. A miss gives the reason of the nearest live candidate, and what stood in its way.
     """
     near = [c for c in candidates if c.similarity >= policy.reject_below]
-    live = [c for c in near if c.entry.is_live(now_s)]
+    live = [c for c in near if c.entry.is_live(now_s, max_age_s)]
     if not near:
         return _too_far(candidates)
     if not live:

@@ -73,10 +73,14 @@ def _small_words() -> Mapping[str, Mapping[str, float]]:
     return {word: dict.fromkeys(languages, 1 / len(languages)) for word, languages in owners.items()}
 
 
-@lru_cache(maxsize=4096)
 def identify(text: str) -> str | None:
     """ISO 639-1 code of the language of `text`, or None where it cannot be told."""
-    folded = fold(_CODE.sub(" ", text[:MAX_CHARACTERS]))
+    return _identify(text[:MAX_CHARACTERS])
+
+
+@lru_cache(maxsize=4096)
+def _identify(text: str) -> str | None:
+    folded = fold(_CODE.sub(" ", text))
     letters = [c for c in folded if c.isalpha()]
     if not letters:
         return None

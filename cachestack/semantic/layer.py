@@ -15,7 +15,7 @@ from cachestack.entries import Candidate, Entry
 from cachestack.keys import Contract, Partition, exact_key
 from cachestack.policy import Policy, SemanticPolicy
 from cachestack.requests import Request
-from cachestack.semantic.decide import Query, decide
+from cachestack.semantic.decide import MAX_CHARACTERS, Query, decide
 from cachestack.semantic.language import by_meaning_refusal, identify
 
 SemanticEffect = FindExact | Embed | Search
@@ -40,7 +40,7 @@ def bypass_reason(request: Request, policy: SemanticPolicy) -> Reason | None:
     temperature = request.sampling.temperature
     if not policy.enabled:
         return Reason.DISABLED
-    if ("user" in policy.walls and request.user is None) or ("role" in policy.walls and request.role is None):
+    if ("user" in policy.walls and not request.user) or ("role" in policy.walls and not request.role):
         return Reason.NO_PRINCIPAL
     if temperature is not None and temperature > policy.max_temperature:
         return Reason.TEMPERATURE
@@ -64,25 +64,34 @@ def semantic_lookup(
     asked: Asked, policy: Policy, encoder_languages: frozenset[str], now_s: float
 ) -> Generator[SemanticEffect, Any, Hit[Entry] | Miss]:
     """Look the question up. The caller has checked `bypass_reason`."""
+    max_age_s = max_age(asked.request, policy)
     found: Entry | None = yield FindExact(asked.partition, asked.exact)
-    if found is not None and found.is_live(now_s):
+    if found is not None and found.is_live(now_s, max_age_s):
         return Hit(Reason.EXACT, found, {"entry_id": found.entry_id, "age_s": round(now_s - found.created_at_s, 3)})
-    stale = found if found is not None and now_s < found.stale_until_s else None
+    stale = found is not None and found.is_stale(now_s, max_age_s, policy.fallback.stale_within_s)
     embedding = yield from embed_question(asked.request, policy, encoder_languages)
     language = identify(asked.request.question)
     if isinstance(embedding, Reason):
         reason = embedding if found is None else Reason.EXPIRED
-        return Miss(reason, {"language": language, "by_meaning": embedding.value}, language=language, stale=stale)
-    candidates: list[Candidate] = yield Search(
+        return Miss(reason, {"language": language, "by_meaning": embedding.value}, language=language, has_stale=stale)
+    candidates: list[Candidate] | Reason = yield Search(
         asked.partition, asked.contract, embedding.vector, embedding.encoder, policy.semantic.num_candidates
     )
-    decision = decide(
-        Query(asked.request.question, language), candidates, policy.semantic, policy.fallback, now_s=now_s
-    )
+    if isinstance(candidates, Reason):
+        return Miss(candidates, {}, embedding.vector, embedding.encoder, language, stale)
+    query = Query(asked.request.question, language)
+    decision = decide(query, candidates, policy.semantic, policy.fallback, now_s, max_age_s)
     if isinstance(decision, Hit):
         return decision
     reason = Reason.EXPIRED if found is not None and decision.reason is Reason.NO_ENTRY else decision.reason
     return Miss(reason, decision.detail, embedding.vector, embedding.encoder, language, stale)
+
+
+def max_age(request: Request, policy: Policy) -> float:
+    """How old an answer may be, in seconds, to serve this request: the policy of today and the request's own wish,
+    whatever held when the answer was kept."""
+    ttl_s = policy.retention.ttl_s
+    return ttl_s if request.ttl_s is None else min(request.ttl_s, ttl_s)
 
 
 def embed_question(
@@ -93,6 +102,8 @@ def embed_question(
         return Reason.EXACT_ONLY
     if request.messages[-1].role != "user":
         return Reason.NOT_A_QUESTION
+    if len(request.question) > MAX_CHARACTERS:
+        return Reason.BEYOND_WINDOW  # the guards would refuse it anyhow: no time is spent on it
     refusal = by_meaning_refusal(identify(request.question), encoder_languages, policy.semantic)
     if refusal is not None:
         return refusal

@@ -3,6 +3,8 @@
 - A partition is an argument of every read and write: a wall, never a filter.
 - `put` is one atomic step: after a crash an entry is there whole or not at all, and so are the exact key and the
   change record that lead to it. It replaces an older entry of the same exact key.
+- `invalidate` also holds for answers that are being made: `put` refuses an entry that was asked for before it. (A
+  tenant that has no entries yet knows only of the invalidations of its own process.)
 - Reads return expired entries too: the caller decides what an expired entry may still do. `purge` removes those whose
   `stale_until_s` has passed.
 - A corrupt entry is never returned: it is counted in `num_corrupt`, removed, and reads as absent.
@@ -57,8 +59,11 @@ class EntryStore(Protocol):
 
     def entries(self, partition: Partition) -> Iterator[Entry]: ...
 
-    def put(self, entry: Entry, max_bytes: int | None = None) -> None:
-        """Publish `entry`; then evict the tenant's least recently used entries until its entries fit `max_bytes`."""
+    def put(self, entry: Entry, max_bytes: int | None = None) -> bool:
+        """Publish `entry`; then evict the tenant's least recently used entries until its entries fit `max_bytes`.
+
+        False, and nothing happens, where an invalidation since `entry.created_at_s` would have removed it.
+        """
         ...
 
     def touch(self, partition: Partition, entry_id: str, now_s: float) -> None:

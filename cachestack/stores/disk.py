@@ -23,6 +23,7 @@ from cachestack.errors import StoreError
 from cachestack.keys import Partition
 from cachestack.stores.base import Changes, StoreSize
 from cachestack.stores.codec import charged_bytes, encode_entry, gone_at_s, with_vector
+from cachestack.stores.fences import Fence, Fences, needs_fence
 from cachestack.stores.layout import ENTRY, ID_OFFSET, entry_key, text_digest, wall
 from cachestack.stores.limits import check_fits, check_selector
 from cachestack.stores.tenant import BATCH, Page, Tenant
@@ -50,6 +51,7 @@ class DiskStore:
     ) -> None:
         self._clock = clock
         self._tenants = Tenants(folder, timeout_s=timeout_s, max_open=max_open, journal_length=journal_length)
+        self._fences = Fences()
         self._lock = threading.Lock()  # guards the two below
         self._uses: defaultdict[str, _Uses] = defaultdict(dict)
         self._uses_written_s: dict[str, float] = {}
@@ -69,16 +71,18 @@ class DiskStore:
         """In no particular order. What is put or removed meanwhile may be seen or not."""
         return (entry for _, entry in self._walk(folder_name(partition.tenant), ENTRY + wall(partition)))
 
-    def put(self, entry: Entry, max_bytes: int | None = None) -> None:
+    def put(self, entry: Entry, max_bytes: int | None = None) -> bool:
         """As the contract says. Raises EntryTooLarge, and changes nothing, where the entry alone exceeds the budget."""
         data = encode_entry(entry)
         check_fits(charged_bytes(data), max_bytes)
-        name = folder_name(entry.partition.tenant)
-        uses, now_s = self._take_uses(name), self._clock()
-        self._tenants.run(
+        name, now_s = folder_name(entry.partition.tenant), self._clock()
+        if self._fences.hold_back(entry, now_s):
+            return False
+        uses = self._take_uses(name)
+        return self._tenants.run(
             name,
             lambda t: t.put(entry, data, now_s, max_bytes, uses),
-            absent=None,
+            absent=False,
             create_for=entry.partition.tenant,
             write=True,
         )
@@ -110,10 +114,18 @@ class DiskStore:
 
     def invalidate(self, selector: Selector) -> int:
         check_selector(selector)
+        fence = Fence(self._clock(), selector)
+        if needs_fence(selector):
+            self._fences.add(fence)
         names = self._tenants.names() if selector.tenant is None else [folder_name(selector.tenant)]
+        for name in names if needs_fence(selector) else ():
+            self._add_fence(name, fence)
         return sum(
             self._remove_if(name, keys, selector.matches) for name in names for keys in self._matching(name, selector)
         )
+
+    def _add_fence(self, name: str, fence: Fence) -> None:
+        self._tenants.run(name, lambda t: t.add_fence(fence), absent=None, write=True)
 
     def purge(self, now_s: float) -> int:
         num_removed = 0

@@ -6,6 +6,7 @@
     X partition exact    → the key of the E row that answers it
     J partition number   → a change: kind and entry id             number: 8 bytes, big-endian
     N partition          → the number of the latest change
+    I time random        → an invalidation                         microseconds and 8 random bytes: 8 bytes each
     T                    → the tenant's name and the number that counting starts from
 """
 
@@ -15,7 +16,7 @@ import hashlib
 
 from cachestack.keys import Partition
 
-ENTRY, EXACT, CHANGE, LATEST, TENANT = b"E", b"X", b"J", b"N", b"T"
+ENTRY, EXACT, CHANGE, LATEST, FENCE, TENANT = b"E", b"X", b"J", b"N", b"I", b"T"
 DIGEST_BYTES = 32
 ID_OFFSET = 1 + DIGEST_BYTES
 MAX_NUMBER = 2**62
@@ -44,6 +45,11 @@ def exact_key(partition: Partition, exact: str) -> bytes:
 
 def change_key(where: bytes, number: int) -> bytes:
     return CHANGE + where + number.to_bytes(8, "big")
+
+
+def fence_key(at_s: float, unique: bytes = b"") -> bytes:
+    """In order of time; without `unique`, the place before all fences of that time."""
+    return FENCE + min(max(0, int(at_s * 1e6)), MAX_NUMBER).to_bytes(8, "big") + unique
 
 
 def pack_number(number: int) -> bytes:

@@ -17,6 +17,7 @@ from cachestack.errors import StoreError
 from cachestack.keys import Partition
 from cachestack.stores.base import Change, Changes, StoreSize
 from cachestack.stores.codec import charged_bytes, encode_entry, gone_at_s, with_vector
+from cachestack.stores.fences import Fence, Fences, needs_fence
 from cachestack.stores.limits import check_fits, check_selector
 
 
@@ -49,6 +50,7 @@ class MemoryStore:
         self._journal_length = journal_length
         self._start = 1 + secrets.randbelow(2**48)  # as in DiskStore: numbers of two stores are not comparable
         self._lock = threading.RLock()
+        self._fences = Fences()
         self._rooms: dict[Partition, _Room] = {}
         self._order: dict[str, OrderedDict[tuple[Partition, str], None]] = {}  # by tenant, oldest use first
         self._num_bytes: dict[str, int] = {}
@@ -75,11 +77,13 @@ class MemoryStore:
             room = self._rooms.get(partition)
             return iter([kept.entry for kept in room.entries.values()] if room else [])
 
-    def put(self, entry: Entry, max_bytes: int | None = None) -> None:
+    def put(self, entry: Entry, max_bytes: int | None = None) -> bool:
         """As in DiskStore. Raises EntryTooLarge."""
         num_bytes = charged_bytes(encode_entry(entry))
         check_fits(num_bytes, max_bytes)
         with self._open():
+            if self._fences.hold_back(entry, self._clock()):
+                return False
             partition = entry.partition
             room = self._rooms.setdefault(partition, self._new_room())
             older = room.exact.get(entry.exact)
@@ -97,6 +101,7 @@ class MemoryStore:
             room.log(lambda number: Change(number, "put", entry.entry_id))
             if max_bytes is not None:
                 self._evict(partition.tenant, max_bytes)
+            return True
 
     def set_vector(self, partition: Partition, entry_id: str, vector: bytes, encoder: str) -> bool:
         """As in DiskStore."""
@@ -136,7 +141,10 @@ class MemoryStore:
 
     def invalidate(self, selector: Selector) -> int:
         check_selector(selector)
-        return self._remove_if(selector.matches)
+        with self._open():
+            if needs_fence(selector):
+                self._fences.add(Fence(self._clock(), selector))
+            return self._remove_if(selector.matches)
 
     def purge(self, now_s: float) -> int:
         return self._remove_if(lambda entry: gone_at_s(entry) <= now_s)

@@ -19,15 +19,18 @@ from cachestack.entries import Entry
 from cachestack.keys import Partition
 from cachestack.stores.base import Change, Changes, StoreSize
 from cachestack.stores.codec import CorruptEntry, charged_bytes, decode_entry, gone_at_s
+from cachestack.stores.fences import KEEP_S, Fence, decode_fence, encode_fence
 from cachestack.stores.layout import (
     CHANGE,
     ENTRY,
     EXACT,
+    FENCE,
     LATEST,
     TENANT,
     change_key,
     entry_key,
     exact_key,
+    fence_key,
     pack_number,
     unpack_number,
     wall,
@@ -116,8 +119,8 @@ class Tenant:
         found += [f"an entry is damaged: {r.key.hex()}" for r in self._all(ENTRY) if _is_corrupt(r.value)]
         return found
 
-    def _all(self, prefix: bytes) -> Iterator[Row]:
-        rows = self.file.rows(prefix, after(prefix), BATCH)
+    def _all(self, prefix: bytes, start: bytes | None = None) -> Iterator[Row]:
+        rows = self.file.rows(start or prefix, after(prefix), BATCH)
         while rows:
             yield from rows
             rows = self.file.rows(rows[-1].key + b"\0", after(prefix), BATCH)
@@ -145,11 +148,14 @@ class Tenant:
 
     # writing: each of these is one transaction
 
-    def put(self, entry: Entry, data: bytes, now_s: float, max_bytes: int | None, uses: Mapping[bytes, float]) -> None:
+    def put(self, entry: Entry, data: bytes, now_s: float, max_bytes: int | None, uses: Mapping[bytes, float]) -> bool:
+        """False where an invalidation holds the entry back."""
         key, question = entry_key(entry.partition, entry.entry_id), exact_key(entry.partition, entry.exact)
         where = wall(entry.partition)
         with self.file.atomic():
             self._use(uses)
+            if self._is_held_back(entry, now_s):
+                return False
             older = self.file.read(question)
             if older is not None and older != key:
                 self._remove(older)
@@ -159,6 +165,14 @@ class Tenant:
             self._log(where, _PUT, entry.entry_id)
             if max_bytes is not None:
                 self._evict(max_bytes, but=key)
+        return True
+
+    def add_fence(self, fence: Fence) -> None:
+        """Remember an invalidation, and forget those that are too old, or from before the clock was set back."""
+        with self.file.atomic():
+            self.file.remove_range(FENCE, fence_key(fence.at_s - KEEP_S))
+            self.file.remove_range(fence_key(fence.at_s + KEEP_S), after(FENCE))
+            self.file.write(fence_key(fence.at_s, secrets.token_bytes(8)), encode_fence(fence))
 
     def set_vector(self, partition: Partition, entry_id: str, encode: Callable[[Entry], bytes]) -> bool:
         """Rewrite an entry in place, unless it has gone meanwhile; its last use stays."""
@@ -212,6 +226,10 @@ class Tenant:
     def _use(self, uses: Mapping[bytes, float]) -> None:
         for key, used_at_s in uses.items():
             self.file.use(key, used_at_s)
+
+    def _is_held_back(self, entry: Entry, now_s: float) -> bool:
+        fences = (decode_fence(row.value) for row in self._all(FENCE, fence_key(entry.created_at_s)))
+        return any(fence is not None and fence.holds_back(entry, now_s) for fence in fences)
 
     def _evict(self, max_bytes: int, but: bytes) -> None:
         excess = self.file.num_bytes() - max_bytes

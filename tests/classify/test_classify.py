@@ -13,7 +13,7 @@ import torch
 from cachestack.classify import WINDOW_ITEMS, ClassifyReport, classify, spread
 from cachestack.engines.transformers.packing import score_whole
 from cachestack.engines.transformers.scoring import LabelScorer
-from cachestack.errors import LabelError, UsageError
+from cachestack.errors import ContextTooLong, LabelError, RequestError, UsageError
 from cachestack.policy import Policy, PrefixPolicy
 from cachestack.prefix.layer import PrefixLayer
 
@@ -311,6 +311,21 @@ def test_wrong_calls_are_named_before_a_model_is_opened(layer, labels, options, 
     engine = TransformersEngine("no-such-model", digests_path=never)
     with pytest.raises(error, match=says):
         classify(engine, layer, Policy(), ["x"], labels, **({"prompt": "p"} | options))
+
+
+def test_labels_may_be_any_iterable(run):
+    assert [label.label in LABELS for label in run(["x"], (label for label in LABELS))] == [True]
+
+
+def test_a_prompt_that_leaves_no_room_is_one_error(run):
+    with pytest.raises(ContextTooLong, match=r"the prompt has \d+ tokens, and the context of .* holds \d+"):
+        run(["x", "y"], prompt="word " * 5000)
+
+
+def test_text_that_is_not_unicode_is_named_wherever_it_stands(run):
+    for options in ({"prompt": "\ud83d"}, {"template": "\ud83d {text}"}):
+        with pytest.raises(RequestError, match="not valid Unicode"):
+            run(["x"], **options)
 
 
 def test_a_single_text_is_not_taken_for_a_list_of_letters(run):

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +118,9 @@ def replaced(arguments, option, value):
         ("--column", "body", "its keys: text"),
         ("--labels", "card,,x", "label 2 of 3 is empty"),
         ("--labels", "card, card", "'card' is there twice"),
+        ("--labels", "a\nb", "--labels-file"),
+        ("--labels", '"a,b', "can't be read as a list"),
+        ("--labels", "card,<|im_end|>", "special token"),
         ("--template", "Ticket", "{text}"),
         ("--prompt", "none.txt", "none.txt does not exist"),
     ],
@@ -141,6 +145,17 @@ def test_other_wrong_calls(arguments, capsys, tmp_path):
     assert set(json.loads(capsys.readouterr().out)["results"][0]["scores"]) == {"card", "transfer, abroad"}
     assert main([*arguments, "--labels-file", str(labels)]) == 2
     assert "not both" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_results_never_take_the_place_of_what_is_read(arguments, items_file, tmp_path, capsys, link):
+    before, out = Path(items_file).read_bytes(), Path(items_file)
+    if link:
+        out = tmp_path / "link.jsonl"
+        out.symlink_to(items_file)
+    assert main([*arguments, "--out", str(out)]) == 2
+    assert "name another file" in " ".join(capsys.readouterr().err.split())
+    assert Path(items_file).read_bytes() == before
 
 
 def test_a_label_with_a_comma_is_put_in_quotes(arguments, capsys):
@@ -172,20 +187,23 @@ def test_ctrl_c_leaves_whole_rows(arguments, tmp_path):
     assert "Traceback" not in err
 
 
-def test_an_interrupted_run_keeps_its_file(arguments, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_keeps_its_file(arguments, tmp_path, capsys, monkeypatch, number, status):
     score = LabelScorer.score
     calls = iter(range(2))
 
     def interrupted(self, past, suffixes):
         if past and next(calls) == 1:
-            raise KeyboardInterrupt
+            signal.raise_signal(number)
         return score(self, past, suffixes)
 
     monkeypatch.setattr(LabelScorer, "score", interrupted)
-    items, out = tmp_path / "many.csv", tmp_path / "out.csv"
+    items, out = tmp_path / "many.csv", tmp_path / "o" / "out.csv"
+    out.parent.mkdir()
     items.write_text("text\n" + "where is my card\n" * 200)
     arguments[1] = str(items)
-    assert main([*arguments, "--out", str(out)]) == 130
+    assert main([*arguments, "--out", str(out)]) == status
+    assert os.listdir(tmp_path / "o") == ["out.csv"]
     with out.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert 0 < len(rows) < 200

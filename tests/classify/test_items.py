@@ -89,6 +89,7 @@ def test_a_header_alone_is_no_items(tmp_path):
         ("i.jsonl", '{"text": "a"}\n{"body": "b", "id": 1}\n', "line 2 has no key 'text'; its keys: body, id"),
         ("i.jsonl", '{"text": ["a"]}\n', "line 1: the value of 'text' is not text"),
         ("i.jsonl", '{"text": "a"}\n' + "[" * 100_000 + "\n", "line 2"),
+        ("i.jsonl", '{"text": "a"}\n{"text": ' + "1" * 5000 + "}\n", "line 2 can't be read"),
         ("i.csv", b"text\ncaf\xe9\n", "line 2 is not UTF-8"),
         ("i.csv", "text\na\n".encode("utf-16"), "line 1 is not UTF-8"),
     ],
@@ -99,6 +100,13 @@ def test_errors_name_file_line_and_what_there_is(tmp_path, name, content, says):
         read_items(file, column="text")
     assert says in str(error.value)
     assert file in str(error.value)
+
+
+def test_one_long_cell_does_not_cost_the_file(tmp_path):
+    before = csv.field_size_limit()
+    file = write(tmp_path, "i.csv", "text\n" + "word " * 40_000 + "\nshort\n")
+    assert [len(text) for text in read_items(file, column="text")] == [200_000, 5]
+    assert csv.field_size_limit() == before
 
 
 def test_missing_file_and_folder(tmp_path):
@@ -173,6 +181,27 @@ def test_a_run_that_fails_at_once_leaves_the_old_file(tmp_path):
         raise ValueError("boom")
     assert out.read_text() == "old"
     assert os.listdir(tmp_path) == ["out.csv"]
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl"])
+def test_a_full_disk_keeps_the_rows_that_fitted_and_no_half_row(tmp_path, name):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / name
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill():
+        with ResultFile(str(path)) as results:
+            results.write(rows_of(["a", "b"]))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # a write beyond this is cut short, then refused
+            results.write(rows_of(["word " * 20] * 100, start=2))
+
+    try:
+        with pytest.raises(InputFileError, match="cannot be written"):
+            fill()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [text for text, _, _ in read_back(path)] == ["a", "b"]
+    assert os.listdir(tmp_path) == [name]
 
 
 def test_places_that_cannot_be_written(tmp_path):

@@ -37,6 +37,8 @@ END = 0
         (["a", 3], "label 2 of 2 is not text but int"),
         (["a", "\ud83d"], "label 2 of 2 is not valid Unicode"),
         ("abc", "not one text"),
+        (["a", "<|im_end|>"], "'<|im_end|>' holds a special token"),
+        (["a", "a<|im_end|>"], "'a<|im_end|>' holds a special token"),
     ],
 )
 def test_refused_labels_are_named(tokenizer, labels, says):

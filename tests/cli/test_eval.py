@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,40 @@ def test_a_malformed_line_is_an_error_with_its_place(file: Path) -> None:
     result = CliRunner().invoke(build_app(), ["eval", "pairs", str(file), "--encoder", "none"])
     assert result.exit_code != 0
     assert f"{file}:4" in f"{result.exception}{result.output}"
+
+
+@pytest.mark.parametrize(
+    "line", [b"[" * 100_000, b"\xff\xfe\x00", b"{}", b"[]", b'{"a": 1, "b": "x", "same_answer": true}', b""]
+)
+def test_what_is_no_pair_is_an_error_and_no_traceback(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "bad.jsonl").write_bytes(line + b"\n")
+    command = [
+        sys.executable,
+        "-m",
+        "cachestack",
+        "eval",
+        "pairs",
+        str(tmp_path / "bad.jsonl"),
+        "--encoder",
+        "none",
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_half_a_surrogate_pair_is_written_as_json_writes_it(tmp_path: Path, as_json: bool) -> None:
+    row = {"a": "\ud800 cat", "b": "\ud800 dog", "same_answer": True, "category": "\udfff"}
+    (tmp_path / "odd.jsonl").write_text(json.dumps(row) + "\n")
+    command = [sys.executable, "-m", "cachestack", "eval", "pairs", str(tmp_path / "odd.jsonl"), "--encoder", "none"]
+    command += ["--errors", str(tmp_path / "errors.jsonl"), *(["--json"] if as_json else [])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads((tmp_path / "errors.jsonl").read_text(encoding="utf-8"))["a"] == row["a"]
+    if as_json:
+        [counted] = json.loads(done.stdout)["files"].values()
+        assert list(counted["by_category"]) == ["\udfff"]
+    else:
+        assert "\\udfff" in done.stdout

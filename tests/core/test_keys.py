@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
+from enum import Enum, IntEnum
 
 import pytest
 from hypothesis import assume, given
@@ -118,3 +120,79 @@ def test_keys_are_the_same_in_another_process() -> None:
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert printed == exact_key(Partition("t", "ü"), contract_of(Request(QUESTION), "m"), "x")
+
+
+SYSTEM, DEVELOPER = Message("system", "Be brief."), Message("developer", "Be brief.")
+ASKED, SAID, AGAIN = Message("user", "One?"), Message("assistant", "Two."), Message("user", "Three?")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((SYSTEM, AGAIN), (DEVELOPER, AGAIN)),
+        ((SYSTEM, ASKED, SAID, AGAIN), (ASKED, SAID, SYSTEM, AGAIN)),
+        ((SYSTEM, ASKED, SAID, AGAIN), (ASKED, SYSTEM, SAID, AGAIN)),
+        ((SYSTEM, SYSTEM, ASKED, AGAIN), (SYSTEM, ASKED, SYSTEM, AGAIN)),
+        ((SYSTEM, DEVELOPER, AGAIN), (DEVELOPER, SYSTEM, AGAIN)),
+        ((ASKED, SAID, AGAIN), (SAID, ASKED, AGAIN)),
+        ((ASKED, SAID, AGAIN), (ASKED, Message("tool", "Two."), AGAIN)),
+        ((ASKED, AGAIN), (ASKED, Message("assistant", "Three?"))),
+        ((ASKED, AGAIN), (ASKED, Message("system", "Three?"))),
+        ((Message("user", "One?Two."), AGAIN), (ASKED, Message("user", "Two."), AGAIN)),
+        ((ASKED, Message("assistant", "Answer:")), (ASKED, Message("assistant", "Answer: "))),
+    ],
+)
+def test_roles_and_places_of_messages_count(one: tuple[Message, ...], other: tuple[Message, ...]) -> None:
+    def key(messages: tuple[Message, ...]) -> str:
+        found = contract_of(Request(messages), "m")
+        return exact_key(Partition("t"), found, messages[-1].content)
+
+    assert key(one) != key(other)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Number(IntEnum):
+    ONE = 1
+
+
+VALUES = [
+    None, "None", False, 0, 0.0, -0.0, True, 1, 1.0, "1", "", [], {}, (), [1], (1,), [[1]], ((1,),), {"a": 1},
+    {"a": [1]}, {"a": (1,)}, {"a": None}, "red", Colour.RED, Number.ONE, 10**400, 2**63, float(2**63), "e\u0301",
+    "\u00e9", "\ud800", "\0", {"\0": 1}, {"1": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("i", "j"), [(i, j) for j in range(len(VALUES)) for i in range(j)])
+def test_different_parameters_are_different_contracts(i: int, j: int) -> None:
+    assert contract(extra={"x": VALUES[i]}) != contract(extra={"x": VALUES[j]})
+    assert contract(response_format=VALUES[i]) != contract(response_format=VALUES[j])
+
+
+@dataclass
+class Settings:
+    a: int = 1
+
+
+class Text(str):
+    __slots__ = ()
+
+
+def nested(depth: int) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"x", {1: "a"}, {None: "a"}, {True: "a"}, {("a",): 1}, {"\0tuple": [1]}, {1, 2}, Settings(), Text("x"),
+     float("nan"), float("inf"), nested(100_000), 10**5000, object(), range(3)],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_what_json_cannot_say_without_loss_is_refused(value: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        contract(extra={"x": value})

@@ -81,6 +81,20 @@ def test_unknown_tenants() -> None:
         ("unknown_tenants: maybe", "'maybe' is not allowed; allowed: default, refuse"),
         ("default: {}\ndefault: {}", "'default' is given twice"),
         ("default: {semantic: {sensitive: true, sensitive: false}}", "'sensitive' is given twice"),
+        ("tenants: {a: {inherits: [b]}}", r"tenants.a.inherits: \['b'\] is not there"),
+        ("tenants: {a: {inherits: null}}", "tenants.a.inherits: nothing is named; allowed: default"),
+        ('tenants: {"": {}}', "a name must not be empty"),
+        ("tenants: {a: []}", "tenants.a: must map sections"),
+        ("tenants: {a: 0}", "tenants.a: must map sections"),
+        ("default: []", "default: must map sections"),
+        ("default: false", "default: must map sections"),
+        ("tenants: ''", "tenants: must map"),
+        ("default: {retention: {ttl_s: true}}", "retention.ttl_s: .*no numbers"),
+        ("default: {semantic: {num_candidates: true}}", "semantic.num_candidates: .*no numbers"),
+        ("default: {semantic: {accept_from: false}}", "semantic.accept_from: .*no numbers"),
+        ("? [a]\n: b", "a key must be text"),
+        ("? {a: b}\n: b", "not valid YAML"),
+        ("[" * 5000, "nested too deeply|not valid YAML"),
         ("a: [", "not valid YAML"),
         ("[]", "must be a mapping"),
     ],
@@ -88,6 +102,19 @@ def test_unknown_tenants() -> None:
 def test_what_is_wrong_is_named(text: str, says: str) -> None:
     with pytest.raises(PolicyError, match=says):
         PolicySet.parse(text, "p")
+
+
+def test_a_merge_key_merges_and_may_be_overridden() -> None:
+    text = "tenants: {a: &x {semantic: {enabled: false}, decode: {max_new_tokens: 3}}, b: {<<: *x, semantic: {}}}"
+    b = PolicySet.parse(text, "p").policy("b")
+    assert (b.semantic.enabled, b.decode.max_new_tokens) == (True, 3)
+
+
+def test_where_unknown_tenants_are_refused_a_forgotten_tenant_is_too() -> None:
+    policies = PolicySet.parse("unknown_tenants: refuse\ntenants: {a: {}}", "p")
+    with pytest.raises(UnknownTenant, match="'default' has no policy in p"):
+        policies.policy("default")
+    assert policies.effective("default"), "what all start from can still be shown"
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cachestack.asking import build_request
+from cachestack.asking import as_request, build_request
 from cachestack.errors import RequestError
 from cachestack.requests import Message, Request, Sampling, Usage, as_messages
 
@@ -33,6 +33,19 @@ from cachestack.requests import Message, Request, Sampling, Usage, as_messages
         (lambda: build_request("x", ttl_s=float("inf")), "ttl_s must be a positive"),
         (lambda: build_request("x", stable_messages=2), "between 0 and 1"),
         (lambda: build_request("x", tags="news"), "tags must be a list"),
+        (lambda: build_request("x", tags=["news", 3]), "tags must be a tuple of texts"),  # type: ignore[list-item]
+        (lambda: build_request("x", tenant=5), "tenant must be text, not 5"),  # type: ignore[arg-type]
+        (lambda: build_request("x", tenant=None), "tenant must be text, not None"),  # type: ignore[arg-type]
+        (lambda: build_request("x", user=True), "user must be text, not True"),  # type: ignore[arg-type]
+        (lambda: build_request("x", role=1.0), "role must be text, not 1.0"),  # type: ignore[arg-type]
+        (lambda: build_request("x", version=2), "version must be text, not 2"),  # type: ignore[arg-type]
+        (lambda: build_request("x", temperature="hot"), "temperature must be a number"),  # type: ignore[arg-type]
+        (lambda: build_request("x", temperature=True), "temperature must be a number"),
+        (lambda: build_request("x", seed=1.5), "seed must be a whole number"),  # type: ignore[arg-type]
+        (lambda: build_request("x", max_new_tokens="9"), "must be a whole number"),  # type: ignore[arg-type]
+        (lambda: build_request("x", n=None), "n must be a whole number"),  # type: ignore[arg-type]
+        (lambda: build_request("x", ttl_s="60"), "ttl_s must be a number"),  # type: ignore[arg-type]
+        (lambda: Request((Message("user", "x"),), extra=[1]), "extra must map"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_requests(make: Callable[[], object], says: str) -> None:
@@ -42,7 +55,14 @@ def test_bad_requests(make: Callable[[], object], says: str) -> None:
 
 def test_a_request_is_taken_as_it_is() -> None:
     request = Request((Message("user", "x"),), tenant="t")
-    assert build_request(request) is request
+    assert as_request(request) is request
+
+
+@pytest.mark.parametrize("options", [{"tenant": "other"}, {"user": "u"}, {"extra": {"a": 1}}, {"store": False}])
+def test_options_beside_a_request_are_not_dropped_silently(options: dict[str, object]) -> None:
+    request = Request((Message("user", "x"),), tenant="t")
+    with pytest.raises(RequestError, match=f"put {next(iter(options))} into it"):
+        as_request(request, **options)
 
 
 def test_text_and_messages_and_system() -> None:

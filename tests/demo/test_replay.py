@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cachestack.build import build_demo
+from cachestack.cli.app import main
 from cachestack.demo.replay import DemoClock, DemoReport, replay
 from cachestack.demo.trace import Ask, Batch, DemoTrace, load_trace
+from cachestack.folders import HOME_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +46,18 @@ def test_the_trace_shows_what_it_should() -> None:
         assert what in shown
     assert any(isinstance(step, Batch) for step in TRACE.steps)
     assert sum(step.expect == "exact" for step in asks) >= 5
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_a_model_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.setenv(HOME_VARIABLE, str(file / "home"))
+    assert main(["demo", "--json", "--model", "no-such-model"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "set CACHESTACK_HOME to another folder" in " ".join(err.split())
 
 
 def test_a_part_of_it_runs_and_adds_up(run: Callable[..., DemoReport]) -> None:

@@ -229,3 +229,10 @@ def test_a_prompt_beyond_the_context_names_both_numbers(make_engine: Callable[..
 def test_several_answers_are_refused(local_engine: TransformersEngine) -> None:
     with pytest.raises(RequestError, match="n=2"):
         local_engine.prepare(conversation((U, "Hi"), sampling=Sampling(n=2)))
+
+
+@pytest.mark.parametrize(("role", "content"), [("system", "\udfff b"), ("user", "bad \ud800 x")])
+def test_text_that_is_not_unicode_is_named(local_engine: TransformersEngine, role: str, content: str) -> None:
+    messages = (Message(role, content), Message("user", "Hello"))
+    with pytest.raises(RequestError, match="lone surrogate"):
+        local_engine.prepare(Request(messages))

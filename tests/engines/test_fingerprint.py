@@ -15,6 +15,7 @@ from cachestack.engines.transformers import fingerprint
 from cachestack.engines.transformers.engine import TransformersEngine
 from cachestack.engines.transformers.fingerprint import FileDigests, file_sha256, tensors_digest, weights_stamp
 from cachestack.engines.transformers.load import GQA_VARIABLE
+from cachestack.requests import Message, Request, Sampling
 
 Make = Callable[..., Any]
 
@@ -89,9 +90,56 @@ def test_an_adapter_that_is_added_switched_and_taken_off_is_noticed(make_model: 
     seen.append(engine.fingerprint)
     adapted.disable_adapters = True
     seen.append(engine.fingerprint)
-    assert len(set(seen)) == 4
+    adapted.disable_adapters, adapted.scaling = False, {"two": 1.0}
+    seen.append(engine.fingerprint)
+    adapted.scaling["two"] = 0.5
+    seen.append(engine.fingerprint)
+    assert len(set(seen)) == 6
     attention.v_proj = plain
     assert engine.fingerprint == seen[0]
+
+
+def test_a_hook_that_changes_what_a_layer_gives_is_noticed(make_model: Make, engine_of: Make) -> None:
+    """As activation steering does it. What is put in its place later is another one, though it looks the same."""
+    engine = engine_of(make_model("llama"))
+    layer = engine.loaded.model.model.layers[0].mlp
+    seen = [engine.fingerprint]
+    for register in (layer.register_forward_hook, layer.register_forward_hook, layer.register_forward_pre_hook):
+        handle = register(lambda *arguments: None)
+        seen.append(engine.fingerprint)
+        handle.remove()
+        assert engine.fingerprint == seen[0]
+    assert len(set(seen)) == 4
+
+
+@pytest.mark.parametrize("at", ["start", "middle"])
+def test_kv_of_a_run_during_which_the_model_was_changed_belongs_to_no_model(
+    make_model: Make, engine_of: Make, at: str
+) -> None:
+    """An adapter that is switched while a stream is under way: its KV is of both, and must be found under neither."""
+    engine = engine_of(make_model("llama"))
+    request = Request((Message("system", "Be brief."), Message("user", "Hi")), sampling=Sampling(max_new_tokens=4))
+    prompt = engine.prepare(request)
+    before = engine.fingerprint
+
+    def run(change: bool) -> Any:
+        stream = engine.stream_tokens(request, prompt, (), (prompt.boundaries[0].position, len(prompt.ids)))
+        weight = engine.loaded.model.model.layers[0].self_attn.k_proj.weight
+        try:
+            if at == "middle":
+                next(stream)
+            if change:
+                with torch.no_grad():
+                    weight[0, 0] += 1
+            while True:
+                next(stream)
+        except StopIteration as end:
+            return end.value
+
+    assert run(change=False).fingerprint == before
+    changed = run(change=True)
+    assert changed.fingerprint == (engine.fingerprint if at == "start" else "")
+    assert changed.fingerprint != before
 
 
 def test_the_way_attention_is_grouped_counts(

@@ -86,22 +86,25 @@ alphabet = st.text("ab\n", max_size=12)
 )
 def test_a_stop_string_ends_the_text_wherever_the_pieces_are_cut(chunks: list[str], stops: list[str]) -> None:
     whole = "".join(chunks)
-    ends = [at for at in (whole.find(stop) for stop in stops) if at >= 0]
+    ends = sorted((whole.find(stop) + len(stop), whole.find(stop)) for stop in stops if stop in whole)
     stopper, sent = StopStrings(stops), ""
     for chunk in chunks:
         sent += stopper.add(chunk)
         assert not any(stop in sent for stop in stops)
     if ends:
-        # In one piece the earliest match counts; piece by piece, the one that was complete first.
-        complete = min(whole.find(stop) + len(stop) for stop in stops if stop in whole)
         assert stopper.found
-        assert len(sent) <= complete
-        assert whole.startswith(sent)
-        assert any(whole[len(sent) :].startswith(stop) for stop in stops)
+        assert sent == whole[: ends[0][1]]  # the first to be complete, the longer one of two
         assert stopper.finish() == ""
     else:
         assert not stopper.found
         assert sent + stopper.finish() == whole
+
+
+@pytest.mark.parametrize("pieces", [["A cat and a dog"], ["A cat", " an", "d a dog"], list("A cat and a dog")])
+def test_of_several_stop_strings_the_first_to_be_complete_counts_however_the_text_is_cut(pieces: list[str]) -> None:
+    for stops, kept in (([" and a ", "an"], "A cat "), (["t an", " an"], "A ca"), (["A", "A cat"], "")):
+        stopper = StopStrings(stops)
+        assert "".join(stopper.add(piece) for piece in pieces) == kept
 
 
 def test_the_beginning_of_a_stop_string_is_held_back_until_it_is_clear() -> None:

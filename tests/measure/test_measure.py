@@ -8,8 +8,9 @@ import pytest
 
 from cachestack.cli.app import main
 from cachestack.cli.measure import _print
+from cachestack.engines.transformers.engine import TransformersEngine
 from cachestack.engines.transformers.scoring import LabelScorer
-from cachestack.errors import LabelError, UsageError
+from cachestack.errors import ContextTooLong, LabelError, UsageError
 from cachestack.measure import Range, Timing, _judge, measure
 
 SYSTEM = "You are the help desk of a bank. Name the team that should take the customer's message. " * 8
@@ -125,3 +126,19 @@ def test_table(report, capsys):
     assert "same first token, so scored whole: card, card arrival" in out
     assert "4, 1 unusable" in out
     assert "every item" in out
+
+
+def test_what_cannot_be_measured_is_named_before_a_model_is_opened():
+    def never():
+        raise AssertionError("the model was opened")
+
+    engine = TransformersEngine("no-such-model", digests_path=never)
+    with pytest.raises(UsageError, match="no texts were given"):
+        measure(engine, SYSTEM, [])
+    with pytest.raises(UsageError, match="not one text"):
+        measure(engine, SYSTEM, "where is my card")
+
+
+def test_a_prompt_that_leaves_no_room_is_named_with_both_numbers(local_engine):
+    with pytest.raises(ContextTooLong, match=r"the prompt has \d+ tokens, and the context of .* holds 8192"):
+        measure(local_engine, "x " * 9000, ["a"])

@@ -271,6 +271,16 @@ def test_values_that_are_not_finite_are_not_kept() -> None:
     assert desk.layer.sizes().num_segments == 0
 
 
+@pytest.mark.parametrize(("fingerprint", "kept"), [(None, True), ("f", True), ("other", False), ("", False)])
+def test_kv_of_another_model_than_was_looked_up_is_not_kept(fingerprint: str | None, kept: bool) -> None:
+    desk, prompt = Desk(), Prompt(IDS, (SYSTEM,))
+    plan = desk.plan(prompt)
+    report = desk.layer.publish(plan, prompt, replace(computed(plan, prompt), fingerprint=fingerprint))
+    assert report is not None
+    assert report.reason is (Reason.PUBLISHED if kept else Reason.MODEL_CHANGED)
+    assert (desk.layer.sizes().num_segments > 0) is kept
+
+
 def test_an_abort_keeps_nothing_and_ends_the_lease() -> None:
     desk, prompt = Desk(), Prompt(IDS, (SYSTEM,))
     desk.serve(prompt)

@@ -95,3 +95,14 @@ def test_spelling_does_not_change_a_verdict(spelling: str, drawn: tuple[str, lis
 @given(st.text(max_size=60))
 def test_folding_twice_is_folding_once(text: str) -> None:
     assert fold(fold(text)) == fold(text)
+
+
+@pytest.mark.parametrize("word", ["x" * 1999, "supercalifragilistic" * 99, "unhappily" * 222])
+def test_two_endless_words_are_not_compared_letter_by_letter(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take seconds, in the time of a request; no word that is known is as long."""
+
+    def refuse(x: str, y: str, limit: int) -> int:
+        raise AssertionError(f"{len(x)} letters against {len(y)}")
+
+    monkeypatch.setattr("cachestack.semantic.align.distance", refuse)
+    assert not all(verdict.passed for verdict in judge(analyse(word, "en"), analyse(word[:-1], "en")))

@@ -6,7 +6,7 @@ import pytest
 
 from cachestack.decisions import Reason
 from cachestack.policy import SemanticPolicy
-from cachestack.semantic.language import by_meaning_refusal, identify
+from cachestack.semantic.language import _identify, by_meaning_refusal, identify
 
 ENGLISH = """
 how do i renew my visa
@@ -125,3 +125,11 @@ def test_what_may_be_matched_by_meaning(
 ) -> None:
     policy = SemanticPolicy.model_validate(values)
     assert by_meaning_refusal(language, encoder, policy) is reason
+
+
+def test_a_long_text_is_not_remembered_whole() -> None:
+    """Thousands of texts of a megabyte would be: only what is read counts."""
+    _identify.cache_clear()
+    beginning = "How do I reset my password? " * 30
+    assert [identify(beginning + end) for end in ("one", "two" * 100_000)] == ["en", "en"]
+    assert _identify.cache_info().currsize == 1

@@ -89,7 +89,16 @@ def find_boundaries(
 
 
 def encode(tokenizer: Any, text: str, *, add_special_tokens: bool) -> list[int]:
-    """Token ids. A tokenizer that also ends every text with its EOS has that one taken off again."""
+    """Token ids. A tokenizer that also ends every text with its EOS has that one taken off again.
+
+    Raises RequestError for a text that is not valid Unicode.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RequestError(
+            f"the prompt is not valid Unicode: a lone surrogate, {text[error.start]!r}; mend where the text comes from"
+        ) from None
     ids = list(tokenizer(text, add_special_tokens=add_special_tokens, verbose=False)["input_ids"])
     eos = getattr(tokenizer, "eos_token_id", None)
     if add_special_tokens and ids and ids[-1] == eos:

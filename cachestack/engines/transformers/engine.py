@@ -6,7 +6,7 @@ import datetime
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,12 @@ class TransformersEngine:
             stops=(*sampling.stop, *(() if parts.template.source else PLAIN_STOPS)),
             eos=parts.eos,
         )
-        return (yield from generate(parts.loaded, job, forkable=parts.unsupported is None, clock=self._clock))
+        stream = generate(parts.loaded, job, forkable=parts.unsupported is None, clock=self._clock)
+        if not publish_at:
+            return (yield from stream)
+        fingerprint = parts.fingerprint.value
+        computed = yield from stream
+        return replace(computed, fingerprint=fingerprint if parts.fingerprint.value == fingerprint else "")
 
     def _described(self, loaded: Loaded, *, from_files: bool) -> _Parts:
         return _Parts(

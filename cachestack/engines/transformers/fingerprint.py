@@ -25,6 +25,7 @@ FORMAT = "1"
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
 LIBRARIES = ("torch", "transformers", "tokenizers")
 VOLATILE_KEYS = ("_name_or_path", "transformers_version", "torch_dtype")
+LISTENERS = "transformers."
 CHUNK_BYTES = 1 << 22
 
 
@@ -138,7 +139,8 @@ class Fingerprint:
 
 
 def weights_stamp(model: Any) -> str:
-    """Changes when a weight is replaced or written to, or an adapter is added, chosen or switched off.
+    """Changes when a weight is replaced or written to, an adapter is added, chosen, scaled or switched off, or a hook
+    is set.
 
     Cheap: reads no tensor. Torch counts the writes to each tensor (`_version`); only writes through `.data` escape it.
     """
@@ -203,8 +205,18 @@ def file_sha256(path: Path) -> str:
 
 
 def _adapters(model: Any) -> Iterable[str]:
-    """Names and switches of adapters in the modules (PEFT): they change what a pass computes, not the tensors."""
+    """Adapters in the modules (PEFT), their switches and scales, and hooks: they change what a pass computes, not the
+    tensors.
+
+    A hook is known by its handle's number, which a process gives once: what it computes can't be hashed. Those of
+    Transformers itself only listen.
+    """
     for name, module in model.named_modules():
         active = getattr(module, "active_adapters", None)
         if isinstance(active, (list, str)):
-            yield f"{name} {active} {getattr(module, 'disable_adapters', False)} {getattr(module, 'merged', False)}"
+            states = [getattr(module, key, None) for key in ("disable_adapters", "merged", "scaling")]
+            yield f"{name} {active} {states}"
+        for hooks in (module._forward_pre_hooks, module._forward_hooks):
+            ours = [n for n, hook in hooks.items() if not str(getattr(hook, "__module__", "")).startswith(LISTENERS)]
+            if ours:
+                yield f"{name} hooks {ours}"

@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from cachestack.engines.transformers.boundary import encode
 from cachestack.errors import LabelError
 
 if TYPE_CHECKING:
@@ -62,22 +63,26 @@ def label_set(tokenizer: Any, opening: str, labels: Sequence[str], *, end_ids: S
     """Tokenise labels where the model would write them: after `opening`, a prompt up to the assistant's first token.
 
     White space around a label is not part of it. Raises LabelError for an empty label, for duplicates (as text or as
-    tokens), and for a label without tokens.
+    tokens), and for a label without tokens or with special ones: a turn's end as a label, or within one, would be
+    taken for the end of another label.
     """
     texts = check_labels(labels)
-    before: list[int] = tokenizer(opening, add_special_tokens=False)["input_ids"]
+    before = encode(tokenizer, opening, add_special_tokens=False)
+    special = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id} | {*end_ids}
     found: list[tuple[int, ...]] = []
     owner: dict[tuple[int, ...], str] = {}
     num_unclean = 0
     for label, text in zip(labels, texts, strict=True):
-        whole: list[int] = tokenizer(opening + text, add_special_tokens=False)["input_ids"]
+        whole = encode(tokenizer, opening + text, add_special_tokens=False)
         if whole[: len(before)] == before:
             ids = tuple(whole[len(before) :])
         else:
-            ids = tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+            ids = tuple(encode(tokenizer, text, add_special_tokens=False))
             num_unclean += 1
         if not ids:
             raise LabelError(f"label {label!r} has no tokens in this model's vocabulary; give it other text")
+        if not special.isdisjoint(ids):
+            raise LabelError(f"label {label!r} holds a special token of the model, which is no text; leave it out")
         if ids in owner:
             raise LabelError(f"labels {owner[ids]!r} and {label!r} are the same to the model; give each label once")
         owner[ids] = label

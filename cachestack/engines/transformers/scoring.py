@@ -48,7 +48,9 @@ class LabelScorer:
         self._prompt = prompt
         self._template = template
         ends = sorted(end_tokens(self._loaded.model, self._loaded.tokenizer))
-        opening = ChatTemplate(self._loaded.tokenizer).render(self._request("x")).text
+        shortest = self._request("x")
+        engine.prepare(shortest)  # a prompt that leaves no room is one error, not one for each item
+        opening = ChatTemplate(self._loaded.tokenizer).render(shortest).text
         self.labels: LabelSet = label_set(self._loaded.tokenizer, opening, labels, end_ids=ends)
         self.unsupported_cache = engine.unsupported_cache
         self._packs = self.unsupported_cache is None and takes_mask_4d(self._loaded.model)

@@ -46,7 +46,10 @@ class Detokenizer:
 
 
 class StopStrings:
-    """Ends a text at the first stop string, which may span pieces and is not part of the text."""
+    """Ends a text at the stop string that is complete first, which may span pieces and is not part of the text.
+
+    Of two that end at the same place the longer one counts. How the text is cut into pieces makes no difference.
+    """
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
@@ -58,10 +61,10 @@ class StopStrings:
         if self.found:
             return ""
         text = self._held + piece
-        ends = [at for at in (text.find(stop) for stop in self._stops) if at >= 0]
-        if ends:
+        found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
+        if found:
             self.found, self._held = True, ""
-            return text[: min(ends)]
+            return text[: min(found)[1]]
         keep = max((_overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
