@@ -32,7 +32,7 @@ class Outcome(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why. Grouped by layer; the text after the value in `EXPLANATIONS` is what a person reads."""
+    """Why. Grouped by layer."""
 
     # policy
     POLICY_RESOLVED = "policy_resolved"
@@ -48,8 +48,6 @@ class Reason(StrEnum):
     GUARD_REJECTED = "guard_rejected"
     NOT_VALIDATED = "not_validated"
     SENSITIVE_SCOPE = "sensitive_scope"
-    REPORTED_WRONG = "reported_wrong"
-    CORRUPT_ENTRY = "corrupt_entry"
     # semantic: by meaning not tried (the exact tier was)
     NO_ENCODER = "no_encoder"
     ENCODER_FAILED = "encoder_failed"

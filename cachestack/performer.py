@@ -37,8 +37,8 @@ from cachestack.stores.base import EntryStore
 log = logging.getLogger("cachestack")
 _PURGE_EVERY_S = 600.0
 _REST_S = 10.0
-"""How long nothing is written after a write has failed: it may have failed after seconds of waiting for a lock, and the
-next request must not wait as long."""
+"""How long nothing is written for a tenant after a write has failed: it may have failed after seconds of waiting for a
+lock, and the next request must not wait as long."""
 
 
 class Performer:
@@ -61,24 +61,24 @@ class Performer:
         self._clock = clock
         self._warned: set[str] = set()
         self._purged_s = clock()
-        self._rests_since_s: float | None = None
+        self._failed_s: dict[str, float] = {}  # by tenant: when its last write failed
 
     def perform(self, effect: Effect, engines: Mapping[str, Engine]) -> Any:
         """The result that the effect's docstring names."""
-        is_write = isinstance(effect, PublishEntry | Touch)
-        if is_write and self._rests():
+        writes_for = _writes_for(effect)
+        if writes_for is not None and self._rests(writes_for):
             raise StoreError(f"writing failed less than {_REST_S:g} s ago and is not tried again yet")
         try:
             return self._perform(effect, engines)
         except EntryTooLarge:
             raise  # the store is well
         except StoreError as error:
-            self._store_failed(error, is_write)
+            self._store_failed(error, writes_for)
             raise
         except Exception as error:
             if not isinstance(effect, FindExact | Search | PublishEntry | Touch):
                 raise
-            self._store_failed(error, is_write)
+            self._store_failed(error, writes_for)
             raise StoreError(f"{type(error).__name__}: {error}") from error
 
     def embed(self, text: str) -> Embedding | Reason:
@@ -105,14 +105,17 @@ class Performer:
             close_index()
         self.store.close()
 
-    def _store_failed(self, error: Exception, is_write: bool) -> None:
-        if is_write:
-            self._rests_since_s = self._clock()
+    def _store_failed(self, error: Exception, writes_for: str | None) -> None:
+        if writes_for is not None:
+            self._failed_s[writes_for] = self._clock()
         self._warn("the cache's store cannot be used; requests go on uncached", error)
 
-    def _rests(self) -> bool:
-        since_s = self._rests_since_s
-        return since_s is not None and 0 <= self._clock() - since_s < _REST_S
+    def _rests(self, tenant: str) -> bool:
+        since_s = self._failed_s.get(tenant)
+        if since_s is not None and 0 <= self._clock() - since_s < _REST_S:
+            return True
+        self._failed_s.pop(tenant, None)
+        return False
 
     def _warn(self, what: str, error: Exception) -> None:
         if what not in self._warned:
@@ -164,3 +167,14 @@ class Performer:
                 raise AssertionError("Generate is performed by the driver")
             case _:
                 assert_never(effect)
+
+
+def _writes_for(effect: Effect) -> str | None:
+    """The tenant whose entries the effect would change."""
+    match effect:
+        case PublishEntry(entry, _):
+            return entry.partition.tenant
+        case Touch(partition, _):
+            return partition.tenant
+        case _:
+            return None

@@ -83,12 +83,20 @@ def _time(seconds: float) -> str:
 
 def _print_summary(report: DemoReport) -> None:
     d = report.as_dict()
-    served = ", ".join(f"{count} {kind}" for kind, count in d["served"].items())
-    typer.echo(
-        f"\n{d['requests']} requests: {served}; {len(d['problems'])} problems\n"
-        f"                    with CacheStack   without\n"
-        f"model calls       {d['model_calls']:>17,} {d['model_calls_without']:>9,}\n"
-        f"tokens prefilled  {d['tokens_prefilled']:>17,} {d['tokens_prefilled_without']:>9,}   "
-        f"({d['tokens_reused']:,} reused)\n"
-        f"seconds           {d['seconds']:>17.1f} {d['seconds_without']:>9.1f}   ({d['speedup']:.1f}× as fast)"
-    )
+    lines = [
+        f"{d['requests']} requests, {len(d['problems'])} problems     with CacheStack    without",
+        f"model calls              {d['model_calls']:>18,} {d['model_calls_without']:>10,}",
+        f"tokens prefilled         {d['tokens_prefilled']:>18,} {d['tokens_prefilled_without']:>10,}",
+        f"seconds                  {d['seconds']:>18.1f} {d['seconds_without']:>10.1f}",
+        "median of one request:",
+    ]
+    for kind, figures in d["by_kind"].items():
+        name = f"  {kind} ({figures['requests']})"
+        with_, without = _time(figures["median_seconds"]), _time(figures["median_seconds_without"])
+        lines.append(f"{name:<25}{with_:>18} {without:>10}")
+    batches = [row for row in report.rows if row.num_calls > 1]
+    for row in batches:
+        with_, without = (_time(seconds / row.num_calls) for seconds in (row.seconds, row.plain_seconds))
+        name = f"  an item of {row.num_calls} in a batch"
+        lines.append(f"{name:<25}{with_:>18} {without:>10}")
+    typer.echo("\n" + "\n".join(lines))

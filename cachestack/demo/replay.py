@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from cachestack.decisions import Layer, Outcome, Response
@@ -64,6 +65,22 @@ class DemoReport:
     def problems(self) -> tuple[str, ...]:
         return tuple(f"step {row.number}: {row.problem}" for row in self.rows if row.problem)
 
+    def by_kind(self) -> dict[str, dict[str, Any]]:
+        """For each way in which single requests were answered: how many, and median seconds with and without."""
+        groups: dict[str, list[Row]] = defaultdict(list)
+        for row in self.rows:
+            if row.num_calls <= 1:
+                kind = row.served_from if not row.num_calls else "prefix reused" if row.reused_tokens else "all new"
+                groups[kind].append(row)
+        return {
+            kind: {
+                "requests": len(rows),
+                "median_seconds": median(row.seconds for row in rows),
+                "median_seconds_without": median(row.plain_seconds for row in rows),
+            }
+            for kind, rows in groups.items()
+        }
+
     def total(self, field: str) -> Any:
         return sum(getattr(row, field) for row in self.rows)
 
@@ -81,6 +98,7 @@ class DemoReport:
             "seconds": round(self.total("seconds"), 2),
             "seconds_without": round(self.total("plain_seconds"), 2),
             "speedup": round(self.total("plain_seconds") / self.total("seconds"), 2),
+            "by_kind": self.by_kind(),
             "problems": list(self.problems),
             "rows": [{name: getattr(row, name) for name in row.__slots__} for row in self.rows],
         }

@@ -83,7 +83,7 @@ def semantic_lookup(
     decision = decide(query, candidates, policy.semantic, policy.fallback, now_s, max_age_s)
     if isinstance(decision, Hit):
         return decision
-    reason = Reason.EXPIRED if found is not None and decision.reason is Reason.NO_ENTRY else decision.reason
+    reason = decision.reason if found is None else Reason.EXPIRED
     return Miss(reason, decision.detail, embedding.vector, embedding.encoder, language, stale)
 
 

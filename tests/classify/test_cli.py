@@ -48,7 +48,8 @@ def test_json_is_one_document_with_the_summary_and_the_results(arguments, items_
     assert document["label_mismatches"] == 0
     assert 0 <= document["max_logit_diff"] < 1e-3
     assert 0 < document["static_share"] < 1
-    assert document["speedup"] == pytest.approx(document["baseline_seconds"] / document["seconds"], rel=0.1)
+    whole, ours, half = document["baseline_seconds"], document["seconds"], 0.0005  # times are rounded to milliseconds
+    assert (whole - half) / (ours + half) - 0.01 <= document["speedup"] <= (whole + half) / (ours - half) + 0.01
     assert [r["text"] for r in document["results"]] == texts_of(items_file)
     for result in document["results"]:
         assert result["label"] in ("card", "transfer", "account")

@@ -322,3 +322,16 @@ def test_a_store_that_cannot_be_written_is_not_waited_for_at_every_request(
     clock.now_s += 10
     stack.chat("Another question?")
     assert stack.chat("Another question?").trace.served_from == "exact", "it is tried again"
+
+
+def test_one_tenants_file_that_cannot_be_written_is_no_matter_to_another(make_stack: MakeStack) -> None:
+    class OneLocked(Faulty):
+        def put(self, entry: Any, max_bytes: int | None) -> Any:
+            if entry.partition.tenant == "a":
+                raise StoreError("locked")
+            return self.inner.put(entry, max_bytes)
+
+    stack = make_stack(engines={"echo": Echo()}, meaning=False)
+    stack.performer.store = OneLocked(stack.performer.store, {})
+    kept = {tenant: stack.chat(QUESTION, tenant=tenant).hit_id is not None for tenant in ("a", "b", "a", "b")}
+    assert kept == {"a": False, "b": True}

@@ -71,6 +71,9 @@ def test_a_part_of_it_runs_and_adds_up(run: Callable[..., DemoReport]) -> None:
     assert document["tokens_prefilled"] + document["tokens_reused"] <= document["tokens_prefilled_without"]
     assert document["rows"][6]["reused_tokens"] > 1000, "the batch shares its prefix"
     assert document["rows"][7]["reason"].startswith("expired")
+    kinds = document["by_kind"]
+    assert sum(kind["requests"] for kind in kinds.values()) == 7, "all but the batch"
+    assert kinds["exact"]["median_seconds"] < kinds["exact"]["median_seconds_without"] / 10
 
 
 def test_a_hit_that_the_trace_calls_wrong_is_a_problem(run: Callable[..., DemoReport]) -> None:

@@ -420,9 +420,9 @@ def test_readers_see_an_entry_whole_or_not_at_all_while_it_is_replaced_and_evict
 def test_an_entry_asked_for_before_an_invalidation_is_not_put_after_it(store, make_entry, clock, selector, kept):
     assert store.put(make_entry("another"))  # the tenant has a file
     late = make_entry("late", entry_id="late", tags=("faq",), version="v1", principal="ana")
-    clock.advance(1)
+    clock.tick(1)
     store.invalidate(selector)
-    clock.advance(1)
+    clock.tick(1)
     before = store.latest(late.partition)
     assert store.put(late) is kept
     assert store.find_exact(late.partition, late.exact) == (late if kept else None)
@@ -435,25 +435,25 @@ def test_an_entry_asked_for_before_an_invalidation_is_not_put_after_it(store, ma
 def test_an_invalidation_is_forgotten_after_an_hour(store, make_entry, clock):
     store.put(make_entry("another"))
     late = make_entry("late")
-    clock.advance(1)
+    clock.tick(1)
     store.invalidate(Selector(tenant="acme"))
-    clock.advance(3700)
+    clock.tick(3700)
     store.invalidate(Selector(tenant="acme", tag="another"))  # this one forgets the older ones
     assert store.put(late)
 
 
 def test_an_invalidation_by_a_clock_that_was_set_back_since_holds_nothing_back(store, make_entry, clock):
     store.put(make_entry("another"))
-    clock.advance(86_400)
+    clock.tick(86_400)
     store.invalidate(Selector(tenant="acme"))
-    clock.advance(-86_400)
+    clock.tick(-86_400)
     assert store.put(make_entry("now"))
 
 
 def test_another_store_on_the_folder_knows_of_the_invalidation(disk, tmp_path, make_entry, clock):
     disk.put(make_entry("another"))
     late = make_entry("late", tags=("faq",))
-    clock.advance(1)
+    clock.tick(1)
     other = DiskStore(tmp_path / "entries", clock)
     other.invalidate(Selector(tag="faq"))
     other.close()
