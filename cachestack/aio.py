@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from cachestack.decisions import Response
 from cachestack.driver import checked_result, open_stream
 from cachestack.effects import EngineFailed, Generate
-from cachestack.engines.base import Engine
+from cachestack.engines.base import Engine, exhaust
 from cachestack.engines.functions import AsyncFunctionEngine
 from cachestack.requests import Request
 
@@ -43,14 +42,6 @@ async def _generate(effect: Generate, engine: Engine | AsyncFunctionEngine) -> A
     try:
         if isinstance(engine, AsyncFunctionEngine):
             return await engine.generate()
-        return checked_result(await asyncio.to_thread(_exhaust, open_stream(effect, engine)), engine)
+        return checked_result(await asyncio.to_thread(exhaust, open_stream(effect, engine)), engine)
     except Exception as error:
         raise EngineFailed(error, emitted=False) from error
-
-
-def _exhaust(stream: Generator[str, None, Any]) -> Any:
-    while True:
-        try:
-            next(stream)
-        except StopIteration as stop:
-            return stop.value

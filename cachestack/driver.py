@@ -21,14 +21,17 @@ _REPLAY_CHARS = 24
 _FINISHED = ("stop", "length")
 
 
-def drive(run: Run, performer: Performer, engines: Mapping[str, Engine]) -> Drive:
-    """Perform the run's effects. Closing this generator closes the run: leases end, nothing is published."""
+def drive(run: Run, performer: Performer, engines: Mapping[str, Engine], *, streams: bool = True) -> Drive:
+    """Perform the run's effects. Closing this generator closes the run: leases end, nothing is published.
+
+    `streams`: somebody sees the pieces as they come, so that an engine that fails after one can't be tried again.
+    """
     try:
         effect = next(run)
         while True:
             try:
                 if isinstance(effect, Generate):
-                    result = yield from _generate(effect, engines)
+                    result = yield from _generate(effect, engines, streams=streams)
                 else:
                     result = performer.perform(effect, engines)
             except Exception as error:
@@ -50,7 +53,7 @@ def open_stream(effect: Generate, engine: Engine) -> Generator[str, None, Any]:
     return engine.stream(effect.request)
 
 
-def _generate(effect: Generate, engines: Mapping[str, Engine]) -> Generator[str, None, Any]:
+def _generate(effect: Generate, engines: Mapping[str, Engine], *, streams: bool) -> Generator[str, None, Any]:
     engine, emitted = engines[effect.engine], ""
     stream: Any = None
     try:
@@ -68,7 +71,7 @@ def _generate(effect: Generate, engines: Mapping[str, Engine]) -> Generator[str,
                 emitted += piece
                 yield piece
     except Exception as error:
-        raise EngineFailed(error, bool(emitted)) from error
+        raise EngineFailed(error, streams and bool(emitted)) from error
     finally:
         if isinstance(stream, Generator):
             stream.close()

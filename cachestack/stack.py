@@ -14,7 +14,7 @@ from cachestack.asking import Prompt, as_request
 from cachestack.comparing import Comparison, compare_requests
 from cachestack.decisions import Response
 from cachestack.driver import Drive, Stream, drive
-from cachestack.engines.base import Engine, is_token_engine
+from cachestack.engines.base import Engine, exhaust, is_token_engine
 from cachestack.entries import Selector
 from cachestack.errors import ConfigError, UsageError
 from cachestack.explaining import Explanation, explain_run
@@ -250,13 +250,8 @@ class CacheStack:
 
     def respond(self, request: Request, engine: Engine) -> Response:
         """Run one request to its end."""
-        pieces = self._start(request, engine)
-        while True:
-            try:
-                next(pieces)
-            except StopIteration as stop:
-                response: Response = stop.value
-                return response
+        run, engines = self.open_run(request, engine)
+        return exhaust(drive(run, self.performer, engines, streams=False))
 
     def open_run(self, request: Request, engine: Engine) -> tuple[Run, Mapping[str, Engine]]:
         """A run, counted however it ends, and the engines that its effects name. Raises UnknownTenant."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from cachestack.decisions import Layer, Outcome, Response
 from cachestack.demo.trace import Ask, Batch, DemoTrace
-from cachestack.engines.base import TokenEngine
+from cachestack.engines.base import TokenEngine, exhaust
 from cachestack.requests import Generation, Message, Request, Sampling
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class _Replay:
     def _plain(self, request: Request) -> Generation:
         """The same engine without any layer before it: the whole prompt in one pass."""
         stream = self._engine.stream_tokens(request, self._engine.prepare(request), (), ())
-        return _exhaust(stream).generation  # type: ignore[no-any-return]
+        return exhaust(stream).generation
 
     def _problem(self, step: Ask, response: Response, plain: Generation, row: Row) -> str | None:
         hit, entry_id = row.served_from != "engine", response.hit_id
@@ -238,11 +238,3 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
     begin = time.perf_counter()
     result = call()
     return result, time.perf_counter() - begin
-
-
-def _exhaust(stream: Generator[str, None, Any]) -> Any:
-    while True:
-        try:
-            next(stream)
-        except StopIteration as stop:
-            return stop.value

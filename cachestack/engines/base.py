@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from typing_extensions import TypeIs
 
 from cachestack.decisions import Reason
 from cachestack.requests import Generation, Request
 
+R = TypeVar("R")
 TextStream = Generator[str, None, Generation]
 
 
@@ -130,3 +131,13 @@ Engine = TextEngine | TokenEngine
 def is_token_engine(engine: Engine) -> TypeIs[TokenEngine]:
     """Whether the prefix layer can work with it. Looks at the class only: no property is read, no model loaded."""
     return hasattr(type(engine), "stream_tokens")
+
+
+def exhaust(stream: Generator[str, None, R]) -> R:
+    """Run a stream to its end; what it returned."""
+    while True:
+        try:
+            next(stream)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result

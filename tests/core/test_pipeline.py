@@ -327,6 +327,14 @@ def test_a_stream_that_broke_off_is_not_begun_again(make_stack: MakeStack) -> No
     assert engine.calls == 1
 
 
+def test_an_answer_nobody_has_seen_is_begun_again(make_stack: MakeStack) -> None:
+    engine = Echo(failures=1, pieces=4)
+    engine.fails_after_text = True
+    answer = make_stack(engines={"echo": engine}).chat("Hello there")
+    assert (answer.text, engine.calls) == ("answer 2 to Hello there", 2)
+    assert reason(answer, Layer.FALLBACK) is Reason.RETRIED
+
+
 def test_the_trace_prints_as_a_tree(stack: CacheStack) -> None:
     text = str(stack.chat("Hello there", tenant="acme").trace)
     head, *steps = text.splitlines()
