@@ -71,8 +71,8 @@ def test_commands_and_their_options_exist(document: Path) -> None:
     app = typer.main.get_command(build_app())
     for body in blocks("console", document):
         for line in body.replace("\\\n", " ").splitlines():
-            words = shlex.split(line.removeprefix("$ "), comments=True)
-            if not line.startswith("$ ") or not words or Path(words[0]).name != "cachestack":
+            words = shlex.split(line.removeprefix("$ "), comments=True) if line.startswith("$ ") else []
+            if not words or Path(words[0]).name != "cachestack":
                 continue
             command: Any = app
             rest = words[1:]
