@@ -95,6 +95,7 @@ def _build(
         policies=policy_set,
         stats=Stats(SumsFile(folder / "stats")),
         clock=clock,
+        needs_encoder=encoder is not None,
     )
 
 

@@ -54,7 +54,10 @@ class Performer:
         index: Index | None,
         encoder: Encoder | None,
         clock: Callable[[], float] = time.time,
+        *,
+        needs_encoder: bool = True,
     ) -> None:
+        self._needs_encoder = needs_encoder
         self.store = store
         self.encoder = encoder
         self._index = index
@@ -93,8 +96,11 @@ class Performer:
             if to_vector(vector, encoder.dimension) is None:
                 raise EncoderError(f"not a finite vector of length 1 with {encoder.dimension} dimensions")
             return Embedding(vector, encoder.fingerprint)
-        except (ModelError, ConfigError, MissingExtra):
-            raise  # it was never there: that is for whoever set this up
+        except (ModelError, ConfigError, MissingExtra) as error:
+            if self._needs_encoder:
+                raise  # it was asked for by name and was never there: that is for whoever set this up
+            self._warn("there is no encoder, so that questions are only matched exactly", error)
+            return Reason.NO_ENCODER
         except Exception as error:
             self._warn("questions cannot be embedded and are only matched exactly", error)
             return Reason.ENCODER_FAILED

@@ -111,7 +111,8 @@ class PolicySet:
         try:
             document = yaml.load(text, Loader=_StrictLoader)
         except yaml.YAMLError as error:
-            raise PolicyError(f"{source}: not valid YAML: {error}") from error
+            problem = " ".join(str(error).split()).replace('"<unicode string>", ', "")
+            raise PolicyError(f"{source}: not valid YAML: {problem}") from error
         except RecursionError as error:
             raise PolicyError(f"{source}: nested too deeply") from error
         document = {} if document is None else document

@@ -70,7 +70,10 @@ class TenantStats:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {**_plain(self), "fallback_rate": self.fallback_rate}
+        values = {**_plain(self), "fallback_rate": self.fallback_rate}
+        values["semantic"]["hit_rate"] = self.semantic.hit_rate
+        values["prefix"]["hit_rate"] = self.prefix.hit_rate
+        return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 class CacheStack:
     """One stack serves all tenants, from any number of threads. Close it, or use it as a context manager.
 
-    `engines` by name; the first is used unless a request names another. `CacheStack.local()` builds one with the
-    embedded default models.
+    `engines` by name; the first is used unless a request names another. Where the encoder can't be had,
+    `needs_encoder` raises that at the first question; else questions are matched exactly only, with one warning.
+    `CacheStack.local()` builds a stack with the embedded default models.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class CacheStack:
         prefix: PrefixLayer,
         policies: PolicySet | None = None,
         stats: Stats | None = None,
+        needs_encoder: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.policies = policies or PolicySet.load()
@@ -63,7 +65,7 @@ class CacheStack:
         self._prefix = prefix
         self._stats = stats or Stats()
         self.identities = Identities()
-        self.performer = Performer(store, index, encoder, clock)
+        self.performer = Performer(store, index, encoder, clock, needs_encoder=needs_encoder)
         languages = encoder.languages if encoder is not None else frozenset[str]()
         self._finalizer = weakref.finalize(self, _close, self._stats, self.performer)  # at the interpreter's end, too
         self._pipeline = Pipeline(self._engines, prefix, languages, clock=clock)
@@ -204,12 +206,13 @@ class CacheStack:
         return self._prefix.sizes()
 
     def report_wrong(self, hit_id: str, *, tenant: str) -> bool:
-        """Report that the answer `hit_id` (`Response.hit_id`) was wrong: it is counted and never served again.
+        """Report that the answer `hit_id` (`Response.hit_id`) was wrong: its entry is removed and the report counted.
 
-        Returns whether the entry was still there.
+        Returns whether there was such an entry of this tenant; if not, nothing is counted.
         """
         removed = self.invalidate(tenant=tenant, entry=hit_id)
-        self._stats.count(tenant, wrong_hit_reports=1)
+        if removed:
+            self._stats.count(tenant, wrong_hit_reports=1)
         return removed > 0
 
     def invalidate(

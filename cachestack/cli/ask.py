@@ -16,6 +16,8 @@ def command(
     prompt: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
     system: Annotated[str | None, typer.Option("--system", metavar="TEXT", help="The system prompt.")] = None,
     tenant: TenantOption = "default",
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Who asks, where users are walls.")] = None,
+    role: Annotated[str | None, typer.Option("--role", metavar="NAME", help="As what, where roles are walls.")] = None,
     model: ModelOption = None,
     policies: PoliciesOption = None,
     temperature: Annotated[float | None, typer.Option("--temperature", help="0 or nothing: greedy.")] = None,
@@ -27,7 +29,8 @@ def command(
     """Answer one request, through all layers, with the embedded model; streamed to stdout."""
     text = sys.stdin.read() if prompt == "-" else prompt
     options: dict[str, Any] = {
-        "system": system, "tenant": tenant, "temperature": temperature, "max_new_tokens": max_new_tokens,
+        "system": system, "tenant": tenant, "user": user, "role": role,
+        "temperature": temperature, "max_new_tokens": max_new_tokens,
     }  # fmt: skip
     with CacheStack.local(model=model, policies=policies) as stack:
         if explain:

@@ -34,6 +34,7 @@ def command(model: ModelOption = None, json: JsonOption = False) -> None:
         with stack:
             if not json:
                 status.stop()
+                typer.echo(_LEGEND)
                 typer.echo(_HEAD)
             report = replay(stack, engine, trace, clock, (lambda row: None) if json else _print_row)
     if json:
@@ -61,6 +62,10 @@ def _fresh(home: Path) -> Path:
         ) from error
 
 
+_LEGEND = (
+    "Each request runs through CacheStack (with) and straight to the same engine (without); about two minutes.\n"
+    "new/prompt: prompt tokens computed, of all. Last: what the request shows · what each layer decided.\n"
+)
 _HEAD = (
     f"{'#':>2}  {'tenant':<8} {'asked':<46} {'served from':<11} {'new/prompt':>10} {'with':>9} {'without':>9}  "
     "what and why"
@@ -99,4 +104,5 @@ def _print_summary(report: DemoReport) -> None:
         with_, without = (_time(seconds / row.num_calls) for seconds in (row.seconds, row.plain_seconds))
         name = f"  an item of {row.num_calls} in a batch"
         lines.append(f"{name:<25}{with_:>18} {without:>10}")
-    typer.echo("\n" + "\n".join(lines))
+    lines.append("0 problems: no hit from an entry about something else; each text as without CacheStack.")
+    typer.echo("\n" + "\n".join(lines if not d["problems"] else lines[:-1]))

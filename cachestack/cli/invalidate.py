@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cachestack.cli.output import JsonOption, print_json
+from cachestack.errors import UsageError
 from cachestack.stack import CacheStack
 
 
@@ -26,6 +27,8 @@ def command(
     with CacheStack.without_engine() as stack:
         if wrong:
             removed = int(stack.report_wrong(entry or "", tenant=tenant or ""))
+            if not removed:
+                raise UsageError(f"tenant {tenant!r} has no entry {entry!r}; nothing was counted")
         else:
             removed = stack.invalidate(
                 tenant=tenant, user=user, tag=tag, version=version, older_than=older_than_s, entry=entry

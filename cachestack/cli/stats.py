@@ -68,7 +68,7 @@ def _print_tenant(name: str, stats: TenantStats) -> None:
 
 
 def _layer(layer: LayerStats) -> str:
-    parts = [f"{layer.lookups:,} look-ups"]
+    parts = [f"{layer.lookups:,} look-ups, hit rate {layer.hit_rate:.1%}"]
     parts += [f"hits {_reasons(layer.hits)}"] if layer.hits else []
     parts += [f"partial {layer.partials:,}"] if layer.partials else []
     parts += [f"misses {_reasons(layer.misses)}"] if layer.misses else []
@@ -83,7 +83,11 @@ def _reasons(counts: Mapping[str, int]) -> str:
 def _seconds(q: Quantiles) -> str:
     if q.p50 is None or q.p95 is None or q.p99 is None:
         return "–"
-    return f"median {q.p50 * 1000:.3g} ms, 95% {q.p95 * 1000:.3g} ms, 99% {q.p99 * 1000:.3g} ms"
+    return f"median {_time(q.p50)}, 95% {_time(q.p95)}, 99% {_time(q.p99)}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def _tokens(q: Quantiles) -> str:

@@ -78,8 +78,9 @@ def test_stats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         "partials": 0,
         "misses": {"no_entry": 1},
         "bypasses": {},
+        "hit_rate": 2 / 3,
     }
     assert main(["stats"]) == 0
-    assert "3 look-ups; hits exact 2; misses no_entry 1" in capsys.readouterr().out
+    assert "3 look-ups, hit rate 66.7%; hits exact 2" in capsys.readouterr().out
     assert main(["stats", "--tenant", "nobody"]) == 2
     assert "tenants there: acme, other" in capsys.readouterr().err

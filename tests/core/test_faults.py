@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cachestack.decisions import Layer, Reason
-from cachestack.errors import EncoderError
+from cachestack.errors import EncoderError, ModelNotFound
 from cachestack.stack import CacheStack
 
 if TYPE_CHECKING:
@@ -103,3 +103,23 @@ def test_expired_entries_leave_the_disk_in_time(make_stack: MakeStack, clock: Cl
     clock.now_s += 1000
     ask("Another one")
     assert stack.performer.store.size("t").num_entries == 1
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_an_encoder_that_is_not_there_costs_hits_by_meaning_unless_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, named: bool
+) -> None:
+    monkeypatch.setenv("CACHESTACK_MODELS", str(tmp_path / "no-models"))
+    encoder = "all-minilm-l6-v2" if named else None
+    with CacheStack.without_engine(encoder=encoder, home=tmp_path / "home") as stack:
+        ask = stack.wrap(tenant="t", model="m")(lambda prompt: "fine")
+        if named:
+            with pytest.raises(ModelNotFound, match="cachestack models pull all-minilm-l6-v2"):
+                ask("Hello there")
+            return
+        assert [ask(q) for q in ("Hello there", "Hello there", "Hi there")] == ["fine"] * 3
+        stats = stack.stats().by_tenant["t"].semantic
+    assert (stats.hits, stats.misses) == ({"exact": 1}, {"no_encoder": 2})
+    assert [r.message.split(":")[0] for r in caplog.records] == [
+        "there is no encoder, so that questions are only matched exactly"
+    ]

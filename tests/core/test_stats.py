@@ -100,7 +100,7 @@ def test_a_report_of_a_wrong_hit_counts_and_removes(make_stack: MakeStack) -> No
     assert stack.report_wrong(entry, tenant="t")
     assert not stack.report_wrong(entry, tenant="t")
     assert ask(stack, "Hello there").trace.served_from == "engine"
-    assert stack.stats().by_tenant["t"].wrong_hit_reports == 2
+    assert stack.stats().by_tenant["t"].wrong_hit_reports == 1
 
 
 def test_threads_lose_nothing(tmp_path: Path) -> None:

@@ -70,7 +70,10 @@ def load(model_ref: str, device: str | None = None, dtype: str | None = None) ->
     kind = choose_dtype(where, dtype)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
+    shows_progress = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)
         model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, kind))
@@ -78,6 +81,9 @@ def load(model_ref: str, device: str | None = None, dtype: str | None = None) ->
         raise ModelNotFound(f"the model {model_ref!r} cannot be opened: {_first_line(error)}") from error
     except (ValueError, KeyError, ImportError, RuntimeError) as error:
         raise ModelError(f"the model {model_ref!r} cannot be used: {_first_line(error)}") from error
+    finally:
+        if shows_progress:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
     model.to(where)
     return as_loaded(model, tokenizer, path)
 
