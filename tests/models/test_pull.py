@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib.util
+import os
 import threading
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from cachestack.models.catalogue import KnownModel
 from cachestack.models.manifest import Report, damaged_files, read_manifest
 from cachestack.models.pull import Pulled, pull
 from cachestack.models.shelf import ModelShelf, ModelState
+from cachestack.models.wheel import _wheel_bytes
 
 CONFIG = b'{"model_type": "tiny"}'
 WEIGHTS = bytes(range(256)) * 2048
@@ -294,3 +296,20 @@ def test_too_little_room_is_said_before_the_work(tiny: KnownModel, tmp_path: Pat
     with pytest.raises(ModelError, match=r"100000000000\d MB.*CACHESTACK_MODELS"):
         pull(huge, tmp_path / "models", convert=no_conversion)
     assert left_in(tmp_path / "models") == []
+
+
+def test_folders_that_vanish_while_the_download_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.whl").write_bytes(b"12345")
+    scandir = os.scandir
+
+    def vanishing(path: str | os.PathLike[str]):  # type: ignore[no-untyped-def]
+        if str(path) == str(tmp_path / "b") and (tmp_path / "b" / "x.whl").exists():
+            (tmp_path / "b" / "x.whl").unlink()
+            (tmp_path / "b").rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", vanishing)
+    assert _wheel_bytes(tmp_path) == 5
+    assert not (tmp_path / "b").exists()
