@@ -93,17 +93,19 @@ def check(store: DiskStore, state: State, run: Run) -> State:
         assert entry == writer.entry_of(int(entry.entry_id.split("-")[1]), writer.SMALL)
     assert store.size(writer.SMALL.tenant).num_bytes <= writer.SMALL_BYTES
     assert store.problems() == []
-    assert store.num_corrupt == 0
     return found
 
 
 def kill_repeatedly(folder: Path, num_kills: int, seed: int) -> None:
     rng, state, first = random.Random(seed), {}, 0
-    num_interrupted = 0
+    num_interrupted, small_is_made = 0, False
     for _ in range(num_kills):
         run = run_and_kill(rng, folder, first)
         store = DiskStore(folder)
         state = check(store, state, run)
+        # A kill while a tenant's file is being made leaves one without a single entry: it is moved aside.
+        assert store.num_corrupt <= (0 if small_is_made else 1)
+        small_is_made = small_is_made or any(store.entries(writer.SMALL))
         store.put(writer.entry_of(run.last_number + 1))
         state = after(state, f"put {run.last_number + 1}")
         store.close()
@@ -140,6 +142,7 @@ def test_a_reader_that_was_open_all_the_time_follows(tmp_path):
                 known[change.entry_id] = entry
         seen = changes.latest
         state = check(reader, state, run)
+        assert reader.num_corrupt <= 1  # as above
         assert known == state
         first = run.last_number + 1
     reader.close()
