@@ -56,14 +56,15 @@ class Tenant:
     def __init__(
         self, folder: Path, tenant: str | None, timeout_s: float, journal_length: int, on_corrupt: Callable[[], None]
     ) -> None:
-        """`tenant` is None for a file found in the folder: it knows its own, or CorruptFile is raised."""
+        """`tenant` is None for a file found in the folder: it knows its own, or UnfinishedFile is raised."""
         self.file = TenantFile(folder, timeout_s)
         self._journal_length = journal_length
         self._on_corrupt = on_corrupt
         head = self.file.read(TENANT)
         if head is None:
             if tenant is None:
-                raise CorruptFile("the file does not say whose entries it holds")
+                self.file.close_all()
+                raise UnfinishedFile("the file does not say yet whose entries it holds")
             with self.file.atomic():
                 head = self.file.read(TENANT)
                 if head is None:
@@ -316,6 +317,10 @@ def _parse_head(head: bytes) -> tuple[str, int]:
         return str(name), int(start)
     except (ValueError, TypeError) as error:
         raise CorruptFile(f"the tenant's name cannot be read: {error}") from error
+
+
+class UnfinishedFile(Exception):
+    """A file without a single entry: its maker was killed, or is at it in this moment. It is left alone."""
 
 
 class CorruptFile(Exception):

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from cachestack.errors import StoreError
 from cachestack.keys import digest
-from cachestack.stores.tenant import CorruptFile, Tenant
+from cachestack.stores.tenant import CorruptFile, Tenant, UnfinishedFile
 from cachestack.stores.tenant_file import DATABASE
 
 T = TypeVar("T")
@@ -121,7 +121,10 @@ class Tenants:
             with self._opening[int(name[:2], 16) % len(self._opening)]:
                 opened = self._still_open(name, path)
                 if opened is None and (create_for is not None or path.exists()):
-                    opened = self._keep(name, self._open_file(path, create_for))
+                    try:
+                        opened = self._keep(name, self._open_file(path, create_for))
+                    except UnfinishedFile:
+                        return None
         return opened
 
     def _still_open(self, name: str, path: Path) -> _Opened | None:
