@@ -107,7 +107,7 @@ def test_runs_with_a_gap_are_refused(model: Model, payload: KVTensors) -> None:
 
 def test_one_past_stands_before_many_rows(model: Model, ids: torch.Tensor, payload: KVTensors) -> None:
     rows = torch.tensor([[21, 22], [31, 32], [41, 42]])
-    cache = fork((run_of(payload, 0),), model.config, num_rows=3)
+    cache = fork((run_of(payload, 0),), model.config)
     assert cache.layers[0].keys.data_ptr() == payload.layers[0][0].data_ptr()
     got = forward(model, input_ids=rows, cache=cache)
     for row, logits in zip(rows, got, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from cachestack.errors import EngineError
 
 if TYPE_CHECKING:
     import torch
+
+    from cachestack.engines.transformers.attention import Rows
 
 MASK_4D_ATTENTION = ("sdpa", "eager")
 
@@ -23,14 +26,17 @@ def forward(
     attention_mask: torch.Tensor | None = None,
     cache: Any = None,
     keep_logits: int | torch.Tensor = 1,
+    rows: Rows | None = None,
 ) -> torch.Tensor:
     """Logits `[rows, kept positions, vocabulary]` of one pass over `input_ids` `[rows, tokens]`.
 
     `keep_logits`: how many last positions, or an index tensor of positions in the row; 0 keeps all. `cache` grows by
     the tokens of the pass; without one nothing is kept. `attention_mask` is 2-D over past and new tokens, or boolean
-    `[rows or 1, 1, new tokens, past + new tokens]`, True where a token may look. Without `position_ids` the positions
-    continue after the cache. Tensors are made under `no_grad`, not `inference_mode`: those of the latter can be
-    neither cropped nor reassigned later. Raises EngineError where the model cannot take such a mask.
+    `[rows or 1, 1, new tokens, past + new tokens]`, True where a token may look; where the cache shares its past
+    (`GrowingCache.num_shared`), a 4-D mask has no columns for that. `rows` instead of a mask: members of a pack that
+    see the shared past and themselves. Without `position_ids` the positions continue after the cache. Tensors are made
+    under `no_grad`, not `inference_mode`: those of the latter can be neither cropped nor reassigned later. Raises
+    EngineError where the model cannot take such a mask.
     """
     import torch
 
@@ -44,13 +50,24 @@ def forward(
     if position_ids is not None and "position_ids" in accepted:
         arguments["position_ids"] = position_ids
     if attention_mask is not None:
+        if attention_mask.ndim == 2 and getattr(cache, "shares", False):
+            cache.gather()  # a padding mask covers the past too
         arguments["attention_mask"] = _as_taken(model, attention_mask)
     trims = "logits_to_keep" in accepted
     if trims:
         arguments["logits_to_keep"] = keep_logits
-    with torch.no_grad():
+    with torch.no_grad(), _attention(model, cache, rows):
         logits: torch.Tensor = model(**arguments).logits
     return logits if trims else _trimmed(logits, keep_logits)
+
+
+def _attention(model: Any, cache: Any, rows: Rows | None) -> AbstractContextManager[None]:
+    if not getattr(cache, "shares", False):
+        assert rows is None, "rows need a past that is shared"
+        return nullcontext()
+    from cachestack.engines.transformers.attention import over_parts
+
+    return over_parts(model, cache, rows)
 
 
 def takes_cache(model: Any) -> bool:

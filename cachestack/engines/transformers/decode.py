@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cachestack.engines.base import Computed, KVRun, TokenStream
 from cachestack.engines.transformers.adapter import forward, takes_cache
-from cachestack.engines.transformers.kv import KVTensors, cut, fork, new_cache, run_of
+from cachestack.engines.transformers.kv import cut, fork, new_cache, run_of
 from cachestack.engines.transformers.load import Loaded
 from cachestack.engines.transformers.sampling import Sampler
 from cachestack.engines.transformers.text import Detokenizer, StopStrings
@@ -19,17 +19,22 @@ from cachestack.requests import FinishReason, Generation, Usage
 if TYPE_CHECKING:
     import torch
 
+GATHERED_TOKENS = 2048
+"""A longer past is not gathered for decoding but left where it is, also for the memory of many streams."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """One generation. `past` covers a proper beginning of `ids`. The prefill is split at each of `publish_at`, and
-    a last position of `len(ids)` asks for the run of the remainder and the generated tokens."""
+    a last position of `len(ids)` asks for the run of the remainder and the generated tokens. Runs are kept in
+    `kv_dtype` (None: the model's), and what follows is computed from them as they are kept."""
 
     ids: tuple[int, ...]
     sampler: Sampler
     max_new_tokens: int
     past: Sequence[KVRun] = ()
     publish_at: Sequence[int] = ()
+    kv_dtype: str | None = None
     stops: tuple[str, ...] = ()
     eos: frozenset[int] = frozenset()
 
@@ -56,13 +61,22 @@ class Passes:
     def __init__(self, loaded: Loaded, past: Sequence[KVRun], *, forkable: bool) -> None:
         self._loaded = loaded
         self._seen: list[int] = []
-        config = loaded.model.config
+        self._runs = list(past)
+        self._forkable = forkable
+        self._shares = forkable and _can_share(loaded)
+        self._copied_bytes = 0
         self.cache: Any = None
         if takes_cache(loaded.model):
-            self.cache = fork(past, config) if forkable else new_cache(config)
+            self.cache = self._fork() if forkable else new_cache(loaded.model.config)
 
-    def feed(self, ids: Sequence[int]) -> torch.Tensor:
-        """Logits `[vocabulary]` after `ids`. Raises EngineError for whatever goes wrong in the model."""
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of KV that were there before and were copied: gathered, converted, or moved to grow."""
+        return self._copied_bytes + (self.cache.copied_bytes if self._forkable else 0)
+
+    def feed(self, ids: Sequence[int], *, wants_logits: bool = True) -> torch.Tensor:
+        """Logits `[vocabulary]` after `ids` (none where they are not wanted). Raises EngineError for whatever goes
+        wrong in the model."""
         import torch
 
         if self.cache is None:
@@ -70,10 +84,28 @@ class Passes:
             ids = self._seen
         try:
             tokens = torch.tensor([list(ids)], dtype=torch.long, device=self._loaded.device)
+            keep = 1 if wants_logits else torch.zeros(0, dtype=torch.long, device=self._loaded.device)
             with self._loaded.lock:
-                return forward(self._loaded.model, input_ids=tokens, cache=self.cache)[0, -1]
+                logits = forward(self._loaded.model, input_ids=tokens, cache=self.cache, keep_logits=keep)
+            return logits[0, -1] if wants_logits else logits[0]
         except Exception as error:  # each model's code and torch have errors of their own, out of memory included
             raise EngineError(f"the model failed while it computed {len(ids)} tokens: {error}") from error
+
+    def keep(self, start: int, stop: int, kv_dtype: str | None) -> KVRun:
+        """The run of the last tokens. What follows is computed after it as after any kept run: from a new fork."""
+        run = run_of(cut(self.cache, start, stop).as_dtype(kv_dtype), start)
+        self._copied_bytes += self.cache.copied_bytes
+        self._runs.append(run)
+        self.cache = self._fork()
+        return run
+
+    def begin_decoding(self) -> None:
+        """A past of moderate length is gathered: that costs what sharing it costs in some ten tokens."""
+        if self._forkable and self.cache.num_shared <= GATHERED_TOKENS:
+            self.cache.gather()
+
+    def _fork(self) -> Any:
+        return fork(self._runs, self._loaded.model.config, shares=self._shares)
 
 
 def generate(loaded: Loaded, job: Job, *, forkable: bool, clock: Callable[[], float]) -> TokenStream:
@@ -85,15 +117,16 @@ def generate(loaded: Loaded, job: Job, *, forkable: bool, clock: Callable[[], fl
     job.check()
     began = clock()
     passes = Passes(loaded, job.past, forkable=forkable)
-    kept: list[tuple[int, KVTensors]] = []
+    kept: list[KVRun] = []
     done = job.num_past
-    for stop in (*(p for p in job.publish_at if p < len(job.ids)), len(job.ids)):
-        logits = passes.feed(job.ids[done:stop])
-        if stop < len(job.ids):
-            kept.append((done, cut(passes.cache, done, stop)))
-            done = stop
+    for stop in (p for p in job.publish_at if p < len(job.ids)):
+        passes.feed(job.ids[done:stop], wants_logits=False)
+        kept.append(passes.keep(done, stop, job.kv_dtype))
+        done = stop
+    logits = passes.feed(job.ids[done:])
     tokens = [job.sampler.next(logits)]  # on an accelerator, this waits for the passes
     first = clock()
+    passes.begin_decoding()
 
     text, stops = Detokenizer(loaded.tokenizer), StopStrings(job.stops)
     sent: list[str] = []
@@ -133,13 +166,20 @@ def generate(loaded: Loaded, job: Job, *, forkable: bool, clock: Callable[[], fl
     )
     ids = (*job.ids, *tokens[:-1])  # the last token was never fed: there is no KV of it
     if job.keeps_generated:
-        kept.append((done, cut(passes.cache, done, len(ids))))
-    finite = all(payload.is_finite() for _, payload in kept)
+        kept.append(run_of(cut(passes.cache, done, len(ids)).as_dtype(job.kv_dtype), done))
+    finite = all(run.payload.is_finite() for run in kept)
     return Computed(
         generation=generation,
-        runs=tuple(run_of(payload, start) for start, payload in kept) if finite else (),
+        runs=tuple(kept) if finite else (),
         ids=ids,
         finite=finite,
         prefill_s=first - began,
-        detail={"dtype": loaded.dtype},
+        detail={"dtype": job.kv_dtype or loaded.dtype, "copied_bytes": passes.copied_bytes},
     )
+
+
+def _can_share(loaded: Loaded) -> bool:
+    from cachestack.engines.transformers.attention import can_share
+
+    with loaded.lock:
+        return can_share(loaded.model)

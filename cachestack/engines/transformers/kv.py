@@ -32,6 +32,15 @@ class KVTensors:
     def dtype(self) -> str:
         return str(self.layers[0][0].dtype).removeprefix("torch.")
 
+    def as_dtype(self, name: str | None) -> KVTensors:
+        """In another precision (a torch dtype's name), or as it is."""
+        import torch
+
+        if name is None or name == self.dtype:
+            return self
+        dtype = getattr(torch, name)
+        return KVTensors(tuple((keys.to(dtype), values.to(dtype)) for keys, values in self.layers))
+
     def is_finite(self) -> bool:
         """Whether every value is finite. Reads all of it once."""
         import torch
@@ -44,40 +53,31 @@ class KVTensors:
         return bool(torch.isfinite(sums).all())
 
 
-def fork(runs: Sequence[KVRun], config: Any, *, num_rows: int = 1) -> Any:
-    """A `DynamicCache` that continues after `runs`; with no runs, an empty one. Copies nothing.
+def fork(runs: Sequence[KVRun], config: Any, *, shares: bool = False) -> Any:
+    """A cache (GrowingCache) that continues after `runs`; with no runs, an empty one. Copies nothing.
 
-    `runs` follow each other from token 0. The cache never writes to their tensors: the first update of each layer
-    gathers them into memory of its own. Two forks of the same runs know nothing of each other. With `num_rows` the
-    same past stands before every row, still without a copy until the first update. For models whose
-    `unsupported_reason` is None.
+    `runs` follow each other from token 0, and stand before every row of a pass. The cache never writes to their
+    tensors, and two forks of the same runs know nothing of each other. With `shares` (for models that `can_share`)
+    passes compute attention over the runs where they lie; otherwise the first update of each layer gathers them into
+    memory of the fork's own. For models whose `unsupported_reason` is None.
     """
-    from cachestack.engines.transformers.growing import GrowingLayer, growing_cache
+    from cachestack.engines.transformers.growing import GrowingCache, GrowingLayer
 
     expected = 0
     for run in runs:
         assert run.start == expected, f"run starts at {run.start}, but the runs before it end at {expected}"
         expected += run.num_tokens
     num_layers = len(runs[0].payload.layers) if runs else num_cache_layers(config)
-    return growing_cache([GrowingLayer(_parts(runs, i, num_rows)) for i in range(num_layers)])
+    return GrowingCache([GrowingLayer(_parts(runs, i), shares=shares) for i in range(num_layers)], shares=shares)
 
 
 def cut(cache: Any, start: int, stop: int) -> KVTensors:
-    """Tokens `[start, stop)` of a one-row cache.
-
-    They are copied so that the large cache can be freed, except when they are all of a cache without spare room: the
-    layer cannot write into such tensors, so they are handed out as they are.
-    """
-    layers = []
-    for layer in cache.layers:
-        keys, values = layer.keys, layer.values
-        assert keys.shape[0] == 1, "only a cache of one row can be kept"
-        assert 0 <= start < stop <= keys.shape[-2], f"cannot cut [{start}, {stop}) out of {keys.shape[-2]} tokens"
-        if start == 0 and stop == keys.shape[-2] and not getattr(layer, "has_room", True):
-            layers.append((keys, values))
-        else:
-            layers.append((_copied(keys, start, stop), _copied(values, start, stop)))
-    return KVTensors(tuple(layers))
+    """Tokens `[start, stop)` of a one-row cache, see `GrowingLayer.cut`."""
+    length = cache.get_seq_length()
+    assert 0 <= start < stop <= length, f"cannot cut [{start}, {stop}) out of {length} tokens"
+    layers = tuple(layer.cut(start, stop) for layer in cache.layers)
+    assert layers[0][0].shape[0] == 1, "only a cache of one row can be kept"
+    return KVTensors(layers)
 
 
 def run_of(payload: KVTensors, start: int) -> KVRun:
@@ -120,24 +120,16 @@ def unsupported_reason(model: Any) -> str | None:
     return None
 
 
-def _parts(runs: Sequence[KVRun], layer: int, num_rows: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def _parts(runs: Sequence[KVRun], layer: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [
-        (_viewed(keys, run.num_tokens, num_rows), _viewed(values, run.num_tokens, num_rows))
+        (_first(keys, run.num_tokens), _first(values, run.num_tokens))
         for run in runs
         for keys, values in (run.payload.layers[layer],)
     ]
 
 
-def _viewed(tensor: torch.Tensor, num_tokens: int, num_rows: int) -> torch.Tensor:
-    if num_tokens < tensor.shape[-2]:
-        tensor = tensor.narrow(-2, 0, num_tokens)
-    return tensor if num_rows == 1 else tensor.expand(num_rows, *tensor.shape[1:])
-
-
-def _copied(tensor: torch.Tensor, start: int, stop: int) -> torch.Tensor:
-    import torch
-
-    return tensor[..., start:stop, :].clone(memory_format=torch.contiguous_format)
+def _first(tensor: torch.Tensor, num_tokens: int) -> torch.Tensor:
+    return tensor.narrow(-2, 0, num_tokens) if num_tokens < tensor.shape[-2] else tensor
 
 
 def _rope_types(config: Any) -> set[str]:

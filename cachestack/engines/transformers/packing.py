@@ -9,9 +9,10 @@ end of the prefix::
     suffix b    ######              #
                 ######              ##
 
-The prefix is gathered once a pass, not once an item, and nothing is padded: a row is as fast as a batch at short
-prefixes and faster at long ones. Labels that have to be scored whole are computed in a second pass of the same
-kind, as trees behind their items.
+The prefix stands there once for all of them: attention over it is computed where it lies, for all tokens of the row
+together, and attention within the suffixes as if each had a row of its own (see attention.py). On models whose
+attention cannot be replaced the prefix is gathered once a pass and a mask keeps the suffixes apart. Labels that have to
+be scored whole are computed in further passes of the same kind, as trees behind their items.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from cachestack.engines.base import KVRun
 from cachestack.engines.transformers.adapter import forward
-from cachestack.engines.transformers.kv import cut, fork, run_of
+from cachestack.engines.transformers.kv import fork
 from cachestack.engines.transformers.labels import (
     ROOT,
     LabelSet,
@@ -80,17 +81,21 @@ def score_pack(
     `tries` hold the labels where first tokens do not tell them apart; their passes take `max_tokens` at most. More
     than one suffix, or tries that branch, need a model that takes 4-D masks (`takes_mask_4d`).
     """
+    from cachestack.engines.transformers.attention import can_share
+
     assert all(suffixes), "a suffix needs at least one token"
-    cache = fork(past, model.config) if past or tries else None
-    rows = _suffix_rows(model, cache, _num_tokens(past), suffixes)
+    lengths = [len(suffix) for suffix in suffixes]
+    units = [_Unit(i, trie) for i in range(len(suffixes)) for trie in tries if trie.tokens]
+    passes = [[units[i] for i in p] for p in plan_packs([len(unit.trie.tokens) for unit in units], max_tokens)]
+    cache: Any = None
+    if past or passes:
+        cache = fork(past, model.config, shares=can_share(model))
+        cache.reserve(sum(lengths) + max((sum(len(unit.trie.tokens) for unit in p) for p in passes), default=0))
+    rows = _suffix_rows(model, cache, num_tokens(past), suffixes)
     scores = [first_token_scores(labels, row) for row in rows]
-    if tries:
-        lengths = [len(suffix) for suffix in suffixes]
-        grown = run_of(cut(cache, 0, _num_tokens(past) + sum(lengths)), 0)
-        units = [_Unit(i, trie) for i in range(len(suffixes)) for trie in tries if trie.tokens]
-        for members in plan_packs([len(unit.trie.tokens) for unit in units], max_tokens):
-            chosen = [units[i] for i in members]
-            _add_inner_scores(model, grown, _num_tokens(past), lengths, chosen, labels, scores)
+    for chosen in passes:
+        _add_inner_scores(model, cache, num_tokens(past), lengths, chosen, labels, scores)
+        cache.truncate(sum(lengths))
     return tuple(Scored(s, row) for s, row in zip(scores, rows, strict=True))
 
 
@@ -123,7 +128,7 @@ class _Unit:
     trie: LabelTrie
 
 
-def _num_tokens(runs: Sequence[KVRun]) -> int:
+def num_tokens(runs: Sequence[KVRun]) -> int:
     return sum(run.num_tokens for run in runs)
 
 
@@ -131,17 +136,34 @@ def _suffix_rows(model: Any, cache: Any, num_past: int, suffixes: Sequence[Seque
     """Logits `[suffixes, vocabulary]` after the last token of each, float32, on the CPU."""
     import torch
 
+    from cachestack.engines.transformers.attention import Rows
+
     device = model.device
     lengths = [len(suffix) for suffix in suffixes]
     ids = torch.tensor([[token for suffix in suffixes for token in suffix]], device=device)
     positions = torch.cat([torch.arange(num_past, num_past + n, device=device) for n in lengths])
     last = torch.tensor(lengths, device=device).cumsum(0) - 1
-    # One suffix alone is the ordinary causal pass, computed as any other request computes it.
-    mask = _suffix_mask(num_past, lengths, device) if len(lengths) > 1 else None
+    mask = rows = None
+    if len(lengths) > 1:  # one suffix alone is the ordinary causal pass, computed as any other request computes it
+        if cache is not None and cache.shares and len(lengths) * max(lengths) ** 2 <= sum(lengths) ** 2:
+            rows = Rows.of(lengths, device)
+        else:
+            mask = _suffix_mask(num_past - _num_shared(cache), lengths, device)
     logits = forward(
-        model, input_ids=ids, position_ids=positions[None], attention_mask=mask, cache=cache, keep_logits=last
+        model,
+        input_ids=ids,
+        position_ids=positions[None],
+        attention_mask=mask,
+        cache=cache,
+        keep_logits=last,
+        rows=rows,
     )
     return logits[0].float().cpu()
+
+
+def _num_shared(cache: Any) -> int:
+    """Tokens of the past that a mask has no columns for."""
+    return 0 if cache is None else int(cache.num_shared)
 
 
 def _suffix_mask(num_past: int, lengths: Sequence[int], device: Any) -> torch.Tensor:
@@ -161,7 +183,7 @@ def _suffix_mask(num_past: int, lengths: Sequence[int], device: Any) -> torch.Te
 
 def _add_inner_scores(
     model: Any,
-    grown: KVRun,
+    cache: Any,
     num_past: int,
     lengths: Sequence[int],
     units: Sequence[_Unit],
@@ -178,13 +200,13 @@ def _add_inner_scores(
         device=device,
     )
     plain = len(lengths) == 1 and len(units) == 1 and _is_chain(units[0].trie)
-    mask = None if plain else _node_mask(num_past, lengths, units, device)
+    mask = None if plain else _node_mask(num_past - _num_shared(cache), lengths, units, device)
     logits = forward(
         model,
         input_ids=ids,
         position_ids=positions,
         attention_mask=mask,
-        cache=fork([grown], model.config),
+        cache=cache,
         keep_logits=0,
     )[0].float()
     start = 0
