@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -11,10 +12,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import LlamaForCausalLM
 
 from cachestack.engines.base import KVRun
-from cachestack.engines.transformers.adapter import forward
-from cachestack.engines.transformers.attention import NAME, Rows, can_share, over_parts
+from cachestack.engines.transformers.adapter import PARTS_ATTENTION, attention_name, forward
+from cachestack.engines.transformers.attention import Rows, can_share, over_parts
 from cachestack.engines.transformers.decode import GATHERED_TOKENS, Passes
 from cachestack.engines.transformers.engine import TransformersEngine
 from cachestack.engines.transformers.growing import MAX_PARTS, MIN_ROOM_TOKENS
@@ -22,12 +24,14 @@ from cachestack.engines.transformers.kv import KVTensors, cut, fork, run_of
 from cachestack.engines.transformers.labels import LabelSet, label_tries
 from cachestack.engines.transformers.load import as_loaded
 from cachestack.engines.transformers.packing import score_pack
+from cachestack.errors import EngineError
 
 NUM_TOKENS = 40
 FAMILIES = ("llama", "gpt2", "qwen2", "mistral")
 IDS = torch.randint(3, 400, (1, NUM_TOKENS), generator=torch.Generator().manual_seed(1))
 NEXT = torch.tensor([[11, 12, 13]])
 BYTES_A_TOKEN = 2 * 2 * 2 * 8 * 4  # 2 layers, keys and values, 2 heads, 8 dimensions, float32
+CACHE = "cache" if "cache" in inspect.signature(LlamaForCausalLM.forward).parameters else "past_key_values"
 Model = Any
 
 
@@ -150,12 +154,50 @@ def test_another_thread_that_uses_the_model_meanwhile_sees_its_own_attention(mod
     runs = runs_of(model, [0, NUM_TOKENS])
     expected = forward(model, input_ids=IDS)
     found: list[torch.Tensor] = []
-    with over_parts(model, fork(runs, model.config, shares=True)):
-        assert model.config._attn_implementation == NAME
-        other = threading.Thread(target=lambda: found.append(model(input_ids=IDS, logits_to_keep=1).logits.detach()))
+
+    def use() -> None:
+        found.append(model(input_ids=IDS, logits_to_keep=1).logits.detach())
+
+    cache = fork(runs, model.config, shares=True)
+    with over_parts(model, cache):
+        assert model.config._attn_implementation == PARTS_ATTENTION
+        assert attention_name(model) == "sdpa", "what a model is does not change by being used"
+        other = threading.Thread(target=use)
         other.start()
         other.join()
+        model(input_ids=NEXT, position_ids=torch.arange(NUM_TOKENS, NUM_TOKENS + 3)[None], **{CACHE: cache})
     assert torch.equal(found[0], expected)
+
+
+def test_two_engines_of_one_model_take_turns(model: Model) -> None:
+    """Each has a lock of its own; were their passes mixed, a layer would not see the past."""
+    runs = runs_of(model, [0, NUM_TOKENS])
+    expected = forward(model, input_ids=NEXT, cache=fork(runs, model.config, shares=True))
+    start = threading.Barrier(4)
+    found: list[torch.Tensor] = []
+
+    def use() -> None:
+        start.wait()
+        for _ in range(20):
+            found.append(forward(model, input_ids=NEXT, cache=fork(runs, model.config, shares=True)))
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 80
+    assert all(torch.equal(logits, expected) for logits in found)
+
+
+def test_a_layer_that_did_not_attend_to_the_past_is_an_error(model: Model) -> None:
+    runs = runs_of(model, [0, NUM_TOKENS])
+    with (
+        pytest.raises(EngineError, match="0 of 2 layers attended"),
+        over_parts(model, fork(runs, model.config, shares=True)),
+    ):
+        model.config._attn_implementation = "sdpa"  # as if somebody else had set it meanwhile
+        model(input_ids=NEXT)
 
 
 # Packs

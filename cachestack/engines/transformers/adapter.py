@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cachestack.engines.transformers.attention import Rows
 
 MASK_4D_ATTENTION = ("sdpa", "eager")
+PARTS_ATTENTION = "cachestack_parts"
+"""What takes the place of `sdpa` for the time of a pass over shared parts, see attention.py."""
 
 
 def forward(
@@ -86,7 +88,9 @@ def takes_mask_4d(model: Any) -> bool:
 
 
 def attention_name(model: Any) -> str:
-    return str(getattr(model.config, "_attn_implementation", None) or "eager")
+    """The model's attention, whatever a pass of another thread has put in its place for the moment."""
+    name = str(getattr(model.config, "_attn_implementation", None) or "eager")
+    return "sdpa" if name == PARTS_ATTENTION else name
 
 
 def context_tokens(model: Any, tokenizer: Any = None) -> int | None:

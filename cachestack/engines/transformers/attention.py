@@ -28,7 +28,10 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-NAME = "cachestack_parts"
+from cachestack.engines.transformers.adapter import PARTS_ATTENTION, attention_name, forward
+from cachestack.engines.transformers.kv import cut, fork, run_of
+from cachestack.errors import EngineError
+
 REPLACED = "sdpa"
 UNSUPPORTED = ("softcap", "position_bias", "s_aux", "sliding_window")
 
@@ -65,12 +68,13 @@ class Rows:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Pass:
-    """What the attention of the running pass works on. `cache` is a cache of GrowingLayers."""
+    """What the attention of the running pass works on. `cache` is a GrowingCache; `num_layers` were computed so far."""
 
     cache: Any
     rows: Rows | None
+    num_layers: int = 0
 
 
 _running: ContextVar[_Pass | None] = ContextVar("running", default=None)
@@ -81,7 +85,7 @@ def can_share(model: Any) -> bool:
 
     False on an accelerator and with other attention than `sdpa`. The comparison computes three short passes.
     """
-    state = (str(model.device), str(model.dtype), _implementation(model))
+    state = (str(model.device), str(model.dtype), attention_name(model))
     with _probing:
         known = _known.get(model)
         if known is None or known[0] != state:
@@ -94,18 +98,25 @@ def can_share(model: Any) -> bool:
 def over_parts(model: Any, cache: Any, rows: Rows | None = None) -> Iterator[None]:
     """For one pass, attention is computed over the parts of `cache` and its own tokens.
 
-    A pass of another thread over the same model meanwhile finds attention as it was: it has no parts.
+    Such passes over one model take turns, and a plain one of another thread meanwhile finds attention as it was: it
+    has no parts. Raises EngineError where a layer was not computed in this way: its result would lack the past.
     """
-    configs = [c for c in _configs(model) if c._attn_implementation_internal == REPLACED]
-    token = _running.set(_Pass(cache, rows))
-    try:
-        for config in configs:
-            config._attn_implementation_internal = NAME
-        yield
-    finally:
-        for config in configs:
-            config._attn_implementation_internal = REPLACED
-        _running.reset(token)
+    with _turn(model):
+        configs = [c for c in _configs(model) if c._attn_implementation_internal == REPLACED]
+        running = _Pass(cache, rows)
+        token = _running.set(running)
+        try:
+            for config in configs:
+                config._attn_implementation_internal = PARTS_ATTENTION
+            yield
+        finally:
+            for config in configs:
+                config._attn_implementation_internal = REPLACED
+            _running.reset(token)
+        if running.num_layers != len(cache.layers):
+            raise EngineError(
+                f"{running.num_layers} of {len(cache.layers)} layers attended to the shared past; report this model"
+            )
 
 
 def attend(
@@ -130,18 +141,26 @@ def attend(
     given = [name for name in UNSUPPORTED if options.get(name) is not None]
     if given:
         raise NotImplementedError(f"attention with {', '.join(given)} is not computed over parts")
+    running.num_layers += 1
     found = _own(query, key, value, attention_mask, running.rows, scaling)
     for keys, values in parts:
         found = _merged(found, _shared(query, keys, values, scaling))
     return found[0].transpose(1, 2), None
 
 
-AttentionInterface.register(NAME, attend)
-AttentionMaskInterface.register(NAME, sdpa_mask)
+AttentionInterface.register(PARTS_ATTENTION, attend)
+AttentionMaskInterface.register(PARTS_ATTENTION, sdpa_mask)
 
 _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _probing = threading.RLock()
+_turns: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
 _known: weakref.WeakKeyDictionary[Any, tuple[tuple[str, ...], bool]] = weakref.WeakKeyDictionary()
+
+
+def _turn(model: Any) -> threading.RLock:
+    """One lock a model: two engines may have been given the same one."""
+    with _probing:
+        return _turns.setdefault(model, threading.RLock())
 
 
 def _shared(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float | None) -> Attended:
@@ -221,15 +240,11 @@ def _configs(model: Any) -> list[Any]:
 _config_lists: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
 
 
-def _implementation(model: Any) -> str:
-    return str(getattr(model.config, "_attn_implementation", None))
-
-
 def _is_supported(model: Any) -> bool:
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     return (
         model.device.type == "cpu"
-        and _implementation(model) == REPLACED
+        and attention_name(model) == REPLACED
         and bool(getattr(inner, "_supports_attention_backend", False))
         and bool(_configs(model))
     )
@@ -243,9 +258,6 @@ differ by more than that in any model that looks at it at all."""
 
 def _agrees(model: Any) -> bool:
     """Whether a short pass over a shared prefix gives the logits of the same pass over a gathered one."""
-    from cachestack.engines.transformers.adapter import forward
-    from cachestack.engines.transformers.kv import cut, fork, run_of
-
     size = model.config.get_text_config(decoder=True).vocab_size
     prefix, suffix = (torch.tensor([[i % size for i in ids]]) for ids in (PROBE_PREFIX, PROBE_SUFFIX))
     try:

@@ -101,14 +101,14 @@ class Fingerprint:
         folder = weights_folder(loaded.ref) if from_files else None
         self._files = tuple(FileState.of(p) for p in weight_files(folder)) if folder is not None else ()
         self._at_load = weights_stamp(loaded.model)
-        self._stamp = ""
+        self._stamp: Stamp = ()
         self._value = ""
         self._lock = threading.Lock()
 
     @property
     def value(self) -> str:
         weights = weights_stamp(self._loaded.model)
-        stamp = f"{weights} {self._attention()}"
+        stamp = (*weights, self._attention())
         with self._lock:
             if stamp != self._stamp:
                 self._value = self._compute(unchanged=weights == self._at_load)
@@ -138,17 +138,28 @@ class Fingerprint:
         return f"{attention_name(self._loaded.model)} {os.environ.get(GQA_VARIABLE, '0')}"
 
 
-def weights_stamp(model: Any) -> str:
+Stamp = tuple[object, ...]
+
+
+def weights_stamp(model: Any) -> Stamp:
     """Changes when a weight is replaced or written to, an adapter is added, chosen, scaled or switched off, or a hook
     is set.
 
-    Cheap: reads no tensor. Torch counts the writes to each tensor (`_version`); only writes through `.data` escape it.
+    Asked for twice a request, so it walks the modules by hand and reads no tensor. Torch counts the writes to each
+    tensor (`_version`); only writes through `.data` escape it.
     """
-    tensors = [
-        f"{name} {t.data_ptr()} {0 if t.is_inference() else t._version} {t.dtype}"
-        for name, t in model.named_parameters()
-    ]
-    return digest("\n".join(tensors).encode(), "\n".join(_adapters(model)).encode())
+    stamp: list[object] = []
+    pending = [model]
+    while pending:
+        module = pending.pop()
+        own = module.__dict__
+        for name, tensor in own["_parameters"].items():
+            if tensor is not None:
+                version = 0 if tensor.is_inference() else tensor._version
+                stamp += (name, tensor.data_ptr(), version, tensor.dtype)
+        stamp += _switches(module)
+        pending += [child for child in own["_modules"].values() if child is not None]
+    return tuple(stamp)
 
 
 def tensors_digest(model: Any) -> str:
@@ -205,18 +216,27 @@ def file_sha256(path: Path) -> str:
 
 
 def _adapters(model: Any) -> Iterable[str]:
-    """Adapters in the modules (PEFT), their switches and scales, and hooks: they change what a pass computes, not the
-    tensors.
+    """Adapters and hooks of all modules, by name."""
+    for name, module in model.named_modules():
+        if switches := _switches(module):
+            yield f"{name} {switches}"
+
+
+def _switches(module: Any) -> tuple[object, ...]:
+    """A module's adapters (PEFT) with their switches and scales, and its hooks: they change what a pass computes, not
+    the tensors.
 
     A hook is known by its handle's number, which a process gives once: what it computes can't be hashed. Those of
     Transformers itself only listen.
     """
-    for name, module in model.named_modules():
+    found: tuple[object, ...] = ()
+    if "active_adapters" in module.__dict__ or hasattr(type(module), "active_adapters"):
         active = getattr(module, "active_adapters", None)
         if isinstance(active, (list, str)):
             states = [getattr(module, key, None) for key in ("disable_adapters", "merged", "scaling")]
-            yield f"{name} {active} {states}"
-        for hooks in (module._forward_pre_hooks, module._forward_hooks):
+            found = (f"{active} {states}",)
+    for hooks in (module._forward_pre_hooks, module._forward_hooks):
+        if hooks:
             ours = [n for n, hook in hooks.items() if not str(getattr(hook, "__module__", "")).startswith(LISTENERS)]
-            if ours:
-                yield f"{name} hooks {ours}"
+            found += (f"hooks {ours}",) if ours else ()
+    return found
