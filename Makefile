@@ -1,4 +1,5 @@
 # make demo       the whole thing on real models, from nothing: environment, models, demonstration
+# make bench      what a kept prefix saves on this machine: figures and a plot in build/bench, in ten minutes
 # make test       the tests, in minutes; the models are fetched first
 # make test-full  all tests, with those that take long or need the package index
 # make lint       ruff, mypy, import-linter
@@ -24,13 +25,19 @@ MODELS := smollm2-135m-instruct all-minilm-l6-v2
 OFFLINE := HF_HUB_OFFLINE=1 CACHESTACK_REQUIRE_MODELS=1
 
 .DEFAULT_GOAL := demo
-.PHONY: demo models test test-full lint format clean
+.PHONY: demo models bench test test-full lint format clean
 
 demo: models
 	$(BIN)/cachestack demo
 
 models: $(INSTALLED)
 	$(BIN)/cachestack models pull $(MODELS)
+
+# Once for all: tables, JSON and picture are of one and the same run. Exit status 1 of the command stops it here.
+bench: models
+	mkdir -p build/bench
+	$(BIN)/cachestack bench prefix --profile --json --plot build/bench/prefix.png > build/bench/prefix.json
+	$(BIN)/cachestack bench prefix --from build/bench/prefix.json
 
 test: models
 	$(OFFLINE) $(BIN)/python -m pytest -m "not full"
@@ -57,7 +64,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	  { echo "$(PYTHON) cannot make environments: install its venv package (Debian, Ubuntu: python3-venv)"; exit 1; }
 	@echo "Installing into $(VENV); the first time takes minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[local,dev]' \
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[local,plot,dev]' \
 	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 	@touch $@
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cachestack.explaining import Explanation
     from cachestack.policy import Policy
     from cachestack.policy_set import PolicySet
+    from cachestack.prompts import Part, StructuredPrompt
     from cachestack.requests import Chunk, Message, Request, Sampling, Usage
     from cachestack.stack import CacheStack
 
@@ -27,12 +28,14 @@ _HOME = {
     "Comparison": "comparing",
     "Explanation": "explaining",
     "Message": "requests",
+    "Part": "prompts",
     "Policy": "policy",
     "PolicySet": "policy_set",
     "Reason": "decisions",
     "Request": "requests",
     "Response": "decisions",
     "Sampling": "requests",
+    "StructuredPrompt": "prompts",
     "Trace": "decisions",
     "Usage": "requests",
 }
@@ -44,12 +47,14 @@ __all__ = [
     "Comparison",
     "Explanation",
     "Message",
+    "Part",
     "Policy",
     "PolicySet",
     "Reason",
     "Request",
     "Response",
     "Sampling",
+    "StructuredPrompt",
     "Trace",
     "Usage",
 ]

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cachestack.errors import RequestError
+from cachestack.prompts import StructuredPrompt
 from cachestack.requests import Message, Request, Sampling, as_messages
 
-Prompt = str | Sequence[Message | Mapping[str, Any]]
+Prompt = str | Sequence[Message | Mapping[str, Any]] | StructuredPrompt
 
 
 def as_request(prompt: Prompt | Request, **options: Any) -> Request:
@@ -45,12 +46,18 @@ def build_request(
     store: bool = True,
     lookup: bool = True,
 ) -> Request:
-    """A checked Request; a Request given as `prompt` is returned as it is. Raises RequestError.
+    """A checked Request from text, messages or a StructuredPrompt. Raises RequestError.
 
     `stable_messages`: how many leading messages (system included) are the same from call to call. `extra` holds
     further parameters: they count in the contract and are not interpreted. `store=False` keeps the answer out of the
     cache, `lookup=False` does not look there. `ttl_s` can shorten the policy's time to live, not prolong it.
     """
+    part_versions: tuple[str | None, ...] = ()
+    if isinstance(prompt, StructuredPrompt):
+        if system is not None or stable_messages is not None:
+            raise RequestError("a StructuredPrompt says its system text and what is stable itself; leave those options")
+        stable_messages, part_versions = len(prompt.stable), prompt.versions
+        prompt = prompt.messages
     if isinstance(tags, str):
         raise RequestError(f"tags must be a list of names, not the text {tags!r}")
     return Request(
@@ -67,6 +74,7 @@ def build_request(
         extra=dict(extra or {}),
         tags=tuple(tags),
         version=version,
+        part_versions=part_versions,
         ttl_s=ttl_s,
         stable_messages=stable_messages,
         store=store,

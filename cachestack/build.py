@@ -13,6 +13,7 @@ from cachestack.folders import home_folder
 from cachestack.policy_set import PolicySet
 from cachestack.prefix.layer import PrefixLayer
 from cachestack.prefix.pool import BlockPool
+from cachestack.prefix.rows import LogitRows
 from cachestack.requests import Message, Request, Sampling
 from cachestack.stats import Stats
 from cachestack.stores.disk import DiskStore
@@ -26,7 +27,8 @@ S = TypeVar("S", bound="CacheStack")
 DEFAULT_MODEL = "smollm2-135m-instruct"
 DEFAULT_ENCODER = "all-minilm-l6-v2"
 NO_ENCODER = "none"
-POOL_BYTES = 512 * 1024 * 1024
+ROW_BYTES = 32 * 1024 * 1024
+POOL_BYTES = 512 * 1024 * 1024 - ROW_BYTES
 
 
 def build_local(
@@ -92,6 +94,7 @@ def _build(
         index=index,
         encoder=encoder_,
         prefix=PrefixLayer(BlockPool(max_bytes=POOL_BYTES), secret=secrets.token_bytes(32)),
+        rows=LogitRows(ROW_BYTES, secret=secrets.token_bytes(32)),
         policies=policy_set,
         stats=Stats(SumsFile(folder / "stats")),
         clock=clock,

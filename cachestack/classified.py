@@ -13,7 +13,9 @@ class Label:
 
     `probability` is the label's share among the labels; `mass` is what the model gave all labels together, out of
     everything it could have written: a small mass means that it would rather have said something else. `scores` are
-    log-probabilities by label. `label` is None exactly where `error` says why the item could not be scored.
+    what the labels were compared by: log-probabilities, per token or less the prior where that was asked. `label` is
+    None where `error` says why the item could not be scored, or where `why` says what a decision would have fallen
+    short of: then the result `abstained`, and `probability` is that of the best label.
     """
 
     label: str | None
@@ -21,6 +23,12 @@ class Label:
     mass: float | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
     error: str | None = None
+    why: str | None = None
+
+    @property
+    def abstained(self) -> bool:
+        """Whether the item was scored, but no label was certain enough."""
+        return self.why is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +38,8 @@ class ClassifySummary:
     `compared` items were computed again as whole prompts, one by one, by a pass without any cache; `baseline_s` is
     what that took, None unless it was asked for all items. `max_logit_diff` is over the full vocabulary row.
     `cached_tokens` of the prefix's `prefix_tokens` were in the pool before; of all items' `prompt_tokens` together,
-    `reused_tokens` were not computed again.
+    `reused_tokens` were not computed again. `num_repeated` items had been asked before, in this run or an earlier one,
+    and cost no pass; `static_share` is of the others.
     """
 
     num_items: int
@@ -48,6 +57,9 @@ class ClassifySummary:
     max_logit_diff: float | None = None
     by_first_token: bool = True
     reason: str | None = None
+    scores: str = "sum"
+    num_abstained: int = 0
+    num_repeated: int = 0
 
     @property
     def speedup(self) -> float | None:
@@ -70,7 +82,10 @@ class ClassifySummary:
             "prefix_tokens": self.prefix_tokens,
             "cached_tokens": self.cached_tokens,
             "whole_prompts": self.num_whole,
+            "repeated": self.num_repeated,
             "errors": self.num_errors,
+            "abstained": self.num_abstained,
+            "scores": self.scores,
             "scored_by": "first_token" if self.by_first_token else "whole_label",
             "prefix_reason": self.reason,
         }

@@ -76,6 +76,9 @@ class Reason(StrEnum):
     UNSUPPORTED_CACHE = "unsupported_cache"
     NOT_IN_PROCESS = "not_in_process"
     OVER_BUDGET = "over_budget"
+    MOSTLY_KEPT = "mostly_kept"
+    PINNED = "pinned"
+    PIN_OVER_BUDGET = "pin_over_budget"
     PREFIX_GONE = "prefix_gone"
     MODEL_CHANGED = "model_changed"
     # decode and fallback

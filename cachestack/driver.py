@@ -49,7 +49,9 @@ def open_stream(effect: Generate, engine: Engine) -> Generator[str, None, Any]:
     """The engine's stream for one `Generate`."""
     if is_token_engine(engine):
         assert effect.prompt is not None, "a token engine needs a prepared prompt"
-        return engine.stream_tokens(effect.request, effect.prompt, effect.past, effect.publish_at)
+        return engine.stream_tokens(
+            effect.request, effect.prompt, effect.past, effect.publish_at, kv_dtype=effect.kv_dtype
+        )
     return engine.stream(effect.request)
 
 

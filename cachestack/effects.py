@@ -62,6 +62,7 @@ class Generate:
     prompt: Prompt | None = None
     past: Sequence[KVRun] = ()
     publish_at: Sequence[int] = ()
+    kv_dtype: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

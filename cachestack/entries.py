@@ -23,7 +23,7 @@ class Entry:
     only served for the exact same question. Times are seconds since the epoch. `created_at_s` is when the question was
     asked: an answer knows nothing of what happened while it was made. An entry is live while `now < expires_at_s`, and
     may be served as a stale answer, where the policy allows it, until `stale_until_s`.
-    `engine_s` is how long the engine took to make the answer.
+    `engine_s` is how long the engine took to make the answer. `part_versions` are those of the parts of its prompt.
     """
 
     entry_id: str
@@ -46,6 +46,7 @@ class Entry:
     encoder: str | None = None
     language: str | None = None
     engine_s: float = 0.0
+    part_versions: tuple[str, ...] = ()
 
     def is_live(self, now_s: float, max_age_s: float = math.inf) -> bool:
         """Whether it may be served now to someone who takes answers up to `max_age_s` old."""
@@ -71,6 +72,7 @@ class Entry:
             raise ValueError("entry has another version")
         fields["partition"] = Partition(**fields["partition"])
         fields["tags"] = tuple(fields["tags"])
+        fields["part_versions"] = tuple(fields.get("part_versions", ()))
         return Entry(**fields)
 
 
@@ -90,7 +92,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which entries to invalidate: all conditions that are given must hold. At least one must be given."""
+    """Which entries to invalidate: all conditions that are given must hold. At least one must be given.
+
+    `version` is that of the request or of any part of its prompt.
+    """
 
     tenant: str | None = None
     user: str | None = None
@@ -104,7 +109,7 @@ class Selector:
             (self.tenant is None or entry.partition.tenant == self.tenant)
             and (self.user is None or self.user in (entry.partition.user, entry.principal))
             and (self.tag is None or self.tag in entry.tags)
-            and (self.version is None or entry.version == self.version)
+            and (self.version is None or self.version in (entry.version, *entry.part_versions))
             and (self.created_before_s is None or entry.created_at_s < self.created_before_s)
             and (self.entry_id is None or entry.entry_id == self.entry_id)
         )

@@ -26,18 +26,19 @@ SUFFIXES: Mapping[str, Format] = {
 }
 DELIMITERS = (",", ";", "\t")
 MAX_CELL_CHARS = 2**31 - 1
-FIELDS = ("item", "text", "label", "probability", "mass", "error")
+FIELDS = ("item", "text", "label", "probability", "mass", "abstained", "error")
 
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One line of output. `item` counts from 0 in input order; `label` is None exactly where `error` is set."""
+    """One line of output. `item` counts from 0 in input order; `label` is None where `abstained` or `error` is set."""
 
     item: int
     text: str
     label: str | None
     probability: float | None
     mass: float | None
+    abstained: bool = False
     error: str | None = None
 
 
@@ -202,14 +203,16 @@ def write_rows(stream: IO[str], rows: Iterable[ResultRow], format: Format) -> No
     """Rows without a header."""
     if format == "csv":
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerows([_blank_none(getattr(row, field)) for field in FIELDS] for row in rows)
+        writer.writerows([_as_cell(getattr(row, field)) for field in FIELDS] for row in rows)
     else:
         for row in rows:
             stream.write(json.dumps({f: getattr(row, f) for f in FIELDS}, ensure_ascii=False) + "\n")
 
 
-def _blank_none(value: Any) -> Any:
-    return "" if value is None else value
+def _as_cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 class ResultFile:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -20,14 +21,26 @@ class KeptPrefix:
     """Ends its lease when its block ends. Before `open`, and where nothing can be reused, no prompt begins with it.
 
     `runs` cover `num_tokens`; `cached_tokens` of them were in the pool before. `reason` says what was found, or why
-    nothing is reused.
+    nothing is reused. `users`: whose requests use it.
     """
 
-    def __init__(self, scorer: LabelScorer, prefix: PrefixLayer, policy: Policy, tenant: str) -> None:
+    def __init__(
+        self,
+        scorer: LabelScorer,
+        prefix: PrefixLayer,
+        policy: Policy,
+        tenant: str,
+        timer: Callable[[], float] = time.perf_counter,
+        *,
+        users: Sequence[str | None] = (None,),
+    ) -> None:
         self._scorer = scorer
+        self._timer = timer
         self._prefix = prefix
         self._policy = policy
         self._tenant = tenant
+        self._users = users
+        self._unpaid_tokens = 0
         self._plan: PrefixPlan | None = None
         self._ids: tuple[int, ...] = ()
         self.runs: tuple[KVRun, ...] = ()
@@ -37,6 +50,21 @@ class KeptPrefix:
     @property
     def is_open(self) -> bool:
         return self.reason is not None
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the policy lets anything be reused."""
+        return self._policy.prefix.enabled
+
+    @property
+    def computed_tokens(self) -> int:
+        """Tokens of the prefix that had to be computed."""
+        return self.num_tokens - self.cached_tokens
+
+    def take_computed(self) -> int:
+        """The same for the first who asks, to whom they are counted; 0 for the others."""
+        taken, self._unpaid_tokens = self._unpaid_tokens, 0
+        return taken
 
     @property
     def num_tokens(self) -> int:
@@ -49,34 +77,41 @@ class KeptPrefix:
 
     def open(self, first_items: Sequence[tuple[int, ...]]) -> None:
         """Find the prefix of these prompts (at least one), and have its KV ready."""
+        if self._may_open():
+            self._open(self._scorer.stable_tokens(first_items), first_items[0])
+
+    def open_at(self, stable: tuple[int, ...], item: tuple[int, ...]) -> None:
+        """Have the KV of a known prefix ready, with which `item` begins; with none, nothing is reused."""
+        if self._may_open():
+            self._open(stable, item)
+
+    def _may_open(self) -> bool:
         if not self._policy.prefix.enabled:
             self.reason = Reason.DISABLED
         elif self._scorer.unsupported_cache is not None:
             self.reason = Reason.UNSUPPORTED_CACHE
-        elif not (stable := self._scorer.stable_tokens(first_items)):
+        return self.reason is None
+
+    def _open(self, stable: tuple[int, ...], item: tuple[int, ...]) -> None:
+        if not stable:
             self.reason = Reason.NO_BOUNDARY
         else:
             # One token more than the prefix, so that a look-up may match all of it and never more.
-            self._fill(Prompt((*stable, first_items[0][len(stable)]), (Boundary(len(stable), "mark"),)))
+            self._fill(Prompt((*stable, item[len(stable)]), (Boundary(len(stable), "mark"),)))
 
     def _fill(self, prompt: Prompt) -> None:
-        plan = self._plan = self._prefix.lookup(
-            prompt,
-            fingerprint=self._scorer.fingerprint,
-            model=self._scorer.model,
-            tenant=self._tenant,
-            policy=self._policy.prefix,
-            fallback=self._policy.fallback,
-            unsupported=None,
-        )
+        plan = self._plan = self._look_up(prompt, self._users[0])
         stable = prompt.ids[:-1]
         runs = list(plan.past)
         done = self.cached_tokens = sum(run.num_tokens for run in runs)
         new: list[KVRun] = []
+        cost = self._prefix.costs.of(plan.fingerprint)
         for stop in sorted({*(p for p in plan.publish_at if done < p < len(stable)), len(stable)}):
             if done == stop:
                 continue
-            run = self._scorer.compute([*runs, *new], stable[done:stop])
+            began = self._timer()
+            run = self._scorer.compute([*runs, *new], stable[done:stop], kv_dtype=plan.kv_dtype)
+            cost.observe(stop - done, self._timer() - began, past_tokens=done)
             if run is None:
                 self.reason = Reason.NOT_FINITE
                 return
@@ -84,13 +119,28 @@ class KeptPrefix:
             done = stop
         asked = tuple(run for run in new if run.start + run.num_tokens in plan.publish_at)
         if asked:
-            detail = {"dtype": self._scorer.dtype}
+            detail = {"dtype": plan.kv_dtype or self._scorer.dtype}
             fingerprint = self._scorer.fingerprint  # as it is now: the layer keeps nothing where it has changed
             computed = Computed(Generation(""), asked, stable, fingerprint=fingerprint, detail=detail)
             self._prefix.publish(plan, prompt, computed)
-        self.runs = self._scorer.gather([*runs, *new])
+        self.runs = self._scorer.ready([*runs, *new])
         self._ids = stable
+        self._unpaid_tokens = self.computed_tokens
         self.reason = plan.lookup.reason
+        for user in self._users[1:]:  # the pool learns that they have it too
+            self._look_up(prompt, user).release()
+
+    def _look_up(self, prompt: Prompt, user: str | None) -> PrefixPlan:
+        return self._prefix.lookup(
+            prompt,
+            fingerprint=self._scorer.fingerprint,
+            model=self._scorer.model,
+            tenant=self._tenant,
+            user=user,
+            policy=self._policy.prefix,
+            fallback=self._policy.fallback,
+            unsupported=None,
+        )
 
     def __enter__(self) -> KeptPrefix:
         if self._policy.prefix.enabled and self._scorer.unsupported_cache is None:

@@ -103,10 +103,14 @@ class Contract:
     version: str | None
     last_role: str
     parameters: str
+    part_versions: tuple[str | None, ...] = ()
 
     @property
     def digest(self) -> str:
-        return digest(b"contract", KEY_VERSION.encode(), canonical_json(asdict(self)))
+        fields = asdict(self)
+        if not self.part_versions:  # entries from before there were parts keep their keys
+            del fields["part_versions"]
+        return digest(b"contract", KEY_VERSION.encode(), canonical_json(fields))
 
 
 def contract_of(request: Request, model: str) -> Contract:
@@ -133,6 +137,7 @@ def contract_of(request: Request, model: str) -> Contract:
         version=request.version,
         last_role=request.messages[-1].role,
         parameters=canonical_json(parameters).decode("utf-8", "surrogatepass"),
+        part_versions=request.part_versions,
     )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cachestack.decisions import Bypass, Hit, Layer, Miss, Outcome, Reason, Response
@@ -45,24 +45,6 @@ PRIMARY = "primary"
 NOT_RETRIED = (UsageError, ConfigError, ModelError, ContextTooLong, MissingExtra)
 
 
-class PrefillCost:
-    """What a prompt token costs here: the least seen over passes of some length, so that savings are not flattered."""
-
-    _MIN_TOKENS = 32
-
-    def __init__(self) -> None:
-        self._s_per_token: float | None = None
-
-    def observe(self, num_tokens: int, seconds: float) -> None:
-        if num_tokens >= self._MIN_TOKENS:
-            rate = seconds / num_tokens
-            self._s_per_token = rate if self._s_per_token is None else min(rate, self._s_per_token)
-
-    def seconds(self, num_tokens: int) -> float:
-        """Estimated seconds for so many tokens; 0 while nothing is known."""
-        return num_tokens * (self._s_per_token or 0.0)
-
-
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """What the order of the layers needs to know besides the request and its policy."""
@@ -70,7 +52,6 @@ class Pipeline:
     engines: Mapping[str, Engine]
     prefix: PrefixLayer
     encoder_languages: frozenset[str]
-    prefill: PrefillCost = field(default_factory=PrefillCost)
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = lambda: secrets.token_hex(12)
 
@@ -197,16 +178,17 @@ class Pipeline:
             tenant=request.tenant,
             policy=policy.prefix,
             fallback=policy.fallback,
+            user=request.user,
             unsupported=engine.unsupported_cache,
         )
         try:
             trace.add(Layer.PREFIX, _outcome(plan), plan.lookup.reason, plan.detail)
-            computed: Computed = yield Generate(name, request, prompt, plan.past, plan.publish_at)
+            computed: Computed = yield Generate(name, request, prompt, plan.past, plan.publish_at, plan.kv_dtype)
             generation = computed.generation
             cached = generation.usage.cached_tokens
-            self.prefill.observe(generation.usage.prompt_tokens - cached, computed.prefill_s)
+            self.prefix.observe(plan, prompt, computed.prefill_s)
             saved = {
-                "saved_s": round(self.prefill.seconds(cached), 6),
+                "saved_s": round(self.prefix.saved_s(plan), 6),
                 "reused_bytes": sum(kv.num_bytes for kv in plan.past),
             }
             detail = _decode_detail(generation) | computed.detail | (saved if cached else {})

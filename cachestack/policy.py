@@ -83,12 +83,26 @@ class PrefixPolicy(Section):
     max_bytes: Bytes | None = None
     """This tenant's share of the KV pool; None: the whole pool's budget."""
 
+    eviction: Literal["value", "lru"] = "value"
+    """Which kept KV makes room for this tenant's: what saves the fewest seconds a byte and is used least, or what was
+    used longest ago."""
+
+    kv_dtype: Literal["model", "float32", "bfloat16"] = "model"
+    """Precision in which KV is kept. `bfloat16` takes half the memory of a float32 model and rounds keys and values to
+    three significant digits: what is computed after it differs in the third digit, cold or warm alike."""
+
+    max_pinned_bytes: Bytes | None = None
+    """How much this tenant may pin; None: only the pool's limit holds, half of it for all pins."""
+
 
 class DecodePolicy(Section):
     """Decoding on the in-process engine."""
 
     max_new_tokens: Annotated[int, Field(ge=1)] = 256
     """Used when the request does not say."""
+
+    batch_wait_ms: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 3.0
+    """How long `stack.score` holds a pass back for calls that are known to be on their way; alone, none waits."""
 
 
 class FallbackPolicy(Section):
@@ -113,7 +127,7 @@ class FallbackPolicy(Section):
     """How long after its expiry an answer may still serve as `stale`."""
 
     memory_pressure: Literal["evict", "skip"] = "evict"
-    """When a new KV prefix does not fit the budget: evict the least recently used, or do not keep the new one."""
+    """When a new KV prefix does not fit the budget: evict others (see prefix.eviction), or do not keep the new one."""
 
     @model_validator(mode="after")
     def _chain(self) -> FallbackPolicy:

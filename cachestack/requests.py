@@ -63,7 +63,8 @@ class Request:
 
     `tenant`, `user` and `role` come from the caller's credentials, never from the text. `extra` holds every
     parameter that CacheStack does not know; all of it counts in the contract. `stable_messages` marks how many
-    leading messages are the same from call to call (None: found from the roles). `store` and `lookup` switch
+    leading messages are the same from call to call (None: found from the roles). `part_versions` are those of the
+    parts that the messages were made of, in order (see `prompts.StructuredPrompt`). `store` and `lookup` switch
     writing to and reading from the semantic cache for this request alone.
     """
 
@@ -78,6 +79,7 @@ class Request:
     extra: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     version: str | None = None
+    part_versions: tuple[str | None, ...] = ()
     ttl_s: float | None = None
     stable_messages: int | None = None
     store: bool = True
@@ -96,6 +98,9 @@ class Request:
             if getattr(self, name) is not None:
                 _check_text(name, getattr(self, name))
         _check_texts("tags", self.tags)
+        if not isinstance(self.part_versions, tuple):
+            raise RequestError(f"part_versions must be a tuple of texts and None, not {self.part_versions!r}")
+        _check_texts("part_versions", tuple(v for v in self.part_versions if v is not None))
         _check_number("ttl_s", self.ttl_s)
         if not isinstance(self.extra, Mapping):
             raise RequestError(f"extra must map names to values, not be a {type(self.extra).__name__}")

@@ -72,6 +72,7 @@ def settle(
         stale_until_s=expires_at_s + policy.fallback.stale_within_s,
         principal=request.user,
         version=request.version,
+        part_versions=tuple(dict.fromkeys(v for v in request.part_versions if v is not None)),
         tags=request.tags,
         vector=None if cut else vector,
         encoder=None if cut else encoder,

@@ -19,13 +19,16 @@ from cachestack.entries import Selector
 from cachestack.errors import ConfigError, UsageError
 from cachestack.explaining import Explanation, explain_run
 from cachestack.identity import Identities
+from cachestack.labelling import Deciding, Scores
 from cachestack.performer import Performer
 from cachestack.pipeline import PRIMARY, Pipeline, Run, completed
 from cachestack.policy import Policy
 from cachestack.policy_set import PolicySet
 from cachestack.prefix.base import PoolSizes
 from cachestack.prefix.layer import PrefixLayer
+from cachestack.prefix.rows import LogitRows
 from cachestack.requests import Request
+from cachestack.score import TextScoring
 from cachestack.semantic.base import Encoder, Index
 from cachestack.snapshot import Snapshot
 from cachestack.stats import Stats
@@ -34,8 +37,10 @@ from cachestack.tracing import TraceBuilder
 from cachestack.wrap import Wrapper
 
 if TYPE_CHECKING:
+    from cachestack.classified import Label
     from cachestack.classify import ClassifyReport
     from cachestack.measure import MeasureReport
+    from cachestack.warming import Warmed
 
 
 class CacheStack:
@@ -54,6 +59,7 @@ class CacheStack:
         index: Index | None,
         encoder: Encoder | None,
         prefix: PrefixLayer,
+        rows: LogitRows | None = None,
         policies: PolicySet | None = None,
         stats: Stats | None = None,
         needs_encoder: bool = True,
@@ -63,6 +69,7 @@ class CacheStack:
         self._engines = dict(engines)
         self._clock = clock
         self._prefix = prefix
+        self._scoring = TextScoring(prefix, rows)
         self._stats = stats or Stats()
         self.identities = Identities()
         self.performer = Performer(store, index, encoder, clock, needs_encoder=needs_encoder)
@@ -109,10 +116,11 @@ class CacheStack:
     def chat(self, prompt: Prompt | Request, *, engine: str | None = None, **options: Any) -> Response:
         """Answer one request: from the cache, or by the engine.
 
-        `prompt`: text, messages, or a Request. `options` are those of `cachestack.asking.build_request`: tenant, user,
-        role, system, temperature, top_p, seed, stop, max_new_tokens, tools, response_format, extra, tags, version,
-        ttl_s, stable_messages, store, lookup; none beside a Request, which says them itself. Raises RequestError for a
-        bad request, UnknownTenant, and what the engine raised when the policy's fallback chain ends.
+        `prompt`: text, messages, a StructuredPrompt, or a Request. `options` are those of
+        `cachestack.asking.build_request`: tenant, user, role, system, temperature, top_p, seed, stop, max_new_tokens,
+        tools, response_format, extra, tags, version, ttl_s, stable_messages, store, lookup; none beside a Request,
+        which says them itself. Raises RequestError for a bad request, UnknownTenant, and what the engine raised when
+        the policy's fallback chain ends.
         """
         return self.respond(as_request(prompt, **options), self._engine(engine))
 
@@ -163,6 +171,7 @@ class CacheStack:
             prompt=prompt,
             template=template,
             tenant=tenant,
+            rows=self._scoring.rows,
             **options,
         )
         self._stats.count(
@@ -173,11 +182,81 @@ class CacheStack:
         )
         return report
 
+    def score(
+        self,
+        text: str,
+        *,
+        labels: Sequence[str],
+        prompt: str,
+        template: str = "{text}",
+        tenant: str = "default",
+        user: str | None = None,
+        scores: Scores = "sum",
+        min_probability: float = 0.0,
+        min_mass: float = 0.0,
+    ) -> Label:
+        """Label one text, as `classify` labels each of many; made to be called often, from many threads.
+
+        The prefix is kept as in `classify`. Calls over one prompt that come at the same time share a pass; what was
+        asked before, in the state the model is in, costs none. A text that cannot be scored gives a Label with an
+        error. Raises LabelError, UsageError, RequestError and ContextTooLong as `classify` does, and EngineError where
+        the model fails.
+        """
+        self._check_open()
+        how = Deciding(scores, min_probability, min_mass)
+        done = self._scoring.score(
+            self._token_engine("score"),
+            self.policies.policy(tenant),
+            text,
+            labels,
+            prompt=prompt,
+            template=template,
+            tenant=tenant,
+            user=user,
+            how=how,
+        )
+        self._stats.count(
+            tenant,
+            classified_items=1,
+            tokens__prefilled=done.num_tokens - done.reused_tokens,
+            tokens__reused=done.reused_tokens,
+        )
+        return done.label
+
     def measure(self, prompt: str, texts: Sequence[str], **options: Any) -> MeasureReport:
         """Whether keeping `prompt` would pay for these items on this machine. See `cachestack.measure.measure`."""
         from cachestack.measure import measure
 
         return measure(self._token_engine("measure"), prompt, texts, **options)
+
+    def warm(
+        self,
+        prompt: Prompt | Request | None = None,
+        *,
+        pin_s: float | None = None,
+        engine: str | None = None,
+        **options: Any,
+    ) -> Warmed:
+        """Compute and keep the stable part of a prompt before anybody asks, without generating anything.
+
+        `prompt` and `options` as in `chat`. With `system` alone, or with messages that do not end with the user's, all
+        that is given is the prefix; else what a request keeps as stable: the system prompt, marked messages, the
+        history. The next request that begins so is a full hit, equal bit for bit to one that was never warmed. `pin_s`
+        keeps the prefix from eviction for so many seconds. Where nothing can be kept, `Warmed.reason` says why. One
+        prompt a call: warm several in a loop. Raises RequestError, UnknownTenant, ContextTooLong, EngineError.
+        """
+        from cachestack.warming import is_duration, warm
+
+        self._check_open()
+        if not (pin_s is None or is_duration(pin_s)):
+            raise UsageError(f"pin_s must be a positive number of seconds, not {pin_s!r}")
+        request = as_request(() if prompt is None else prompt, **options)
+        chosen = self._token_engine("warm", engine)
+        warmed = warm(
+            chosen, self._prefix, self.policies.policy(request.tenant), request, pin_s=pin_s, clock=self._clock
+        )
+        self._stats.count(request.tenant, tokens__prefilled=warmed.computed_tokens)
+        return warmed
 
     # Inspecting
 
@@ -202,7 +281,7 @@ class CacheStack:
         return self._stats.snapshot()
 
     def memory(self) -> PoolSizes:
-        """The KV that is kept: bytes and tokens by model, dtype and tenant, and the budget."""
+        """The KV that is kept: bytes and tokens by model, dtype and tenant, by prefix, and the budget."""
         return self._prefix.sizes()
 
     def report_wrong(self, hit_id: str, *, tenant: str) -> bool:
@@ -227,14 +306,16 @@ class CacheStack:
     ) -> int:
         """Remove entries for which all given conditions hold, in all processes; returns how many went.
 
-        `older_than`: an age in seconds, a timedelta, or a moment. With `tenant` alone its KV prefixes go as well.
+        `older_than`: an age in seconds, a timedelta, or a moment. With `tenant` alone its KV prefixes go as well; with
+        `user`, beside a tenant or alone, the KV that only this user's requests had. KV goes in this process only.
         """
         self._check_open()
         if all(given is None for given in (tenant, user, tag, version, older_than, entry)):
             raise UsageError("invalidate needs a condition: tenant, user, tag, version, older_than or entry")
         conditions = Selector(tenant, user, tag, version, _before(older_than, self._clock()), entry)
-        if tenant is not None and conditions == Selector(tenant=tenant):
-            self._prefix.invalidate(tenant)
+        if conditions == Selector(tenant=tenant, user=user):
+            self._prefix.invalidate(tenant, user=user)
+            self._scoring.invalidate(tenant, user)
         return self.performer.store.invalidate(conditions)
 
     # Life
@@ -289,8 +370,8 @@ class CacheStack:
             raise UsageError(f"no engine is named {name!r}; there are: {', '.join(self._engines)}")
         return self._engines[name]
 
-    def _token_engine(self, what: str) -> Any:
-        engine = self._engine(None)
+    def _token_engine(self, what: str, name: str | None = None) -> Any:
+        engine = self._engine(name)
         if not is_token_engine(engine):
             raise UsageError(f"{what} needs the in-process engine; build the stack with CacheStack.local()")
         return engine

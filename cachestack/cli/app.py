@@ -19,7 +19,10 @@ from cachestack import __version__
 from cachestack.cli.output import print_error, stderr_console
 from cachestack.errors import CacheStackError
 
-COMMANDS = ("demo", "ask", "classify", "measure", "eval", "policy", "stats", "invalidate", "models")
+COMMANDS = (
+    "demo", "ask", "classify", "measure", "warm", "lint", "bench",
+    "eval", "policy", "stats", "invalidate", "models",
+)  # fmt: skip
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 

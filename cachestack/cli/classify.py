@@ -38,6 +38,7 @@ from cachestack.items import (
     write_header,
     write_rows,
 )
+from cachestack.labelling import Scores
 
 ColumnOption = Annotated[str, typer.Option("--column", metavar="NAME", help="CSV column or JSONL key of the text.")]
 PromptOption = Annotated[str, typer.Option("--prompt", metavar="FILE", help="The stable system text.")]
@@ -64,6 +65,15 @@ def command(
     out: Annotated[
         str | None, typer.Option("--out", metavar="FILE", help="Results as .csv or .jsonl; - is CSV on stdout.")
     ] = None,
+    scores: Annotated[
+        Scores, typer.Option("--scores", help="Compare labels by sum, by mean per token, or corrected by their prior.")
+    ] = "sum",
+    min_probability: Annotated[
+        float, typer.Option("--min-probability", metavar="P", help="Below this share (0 to 1) an item gets no label.")
+    ] = 0.0,
+    min_mass: Annotated[
+        float, typer.Option("--min-mass", metavar="P", help="Nor where all labels together have less than this.")
+    ] = 0.0,
     verify: Annotated[
         int, typer.Option("--verify", min=0, metavar="N", help="Compute N items again as whole prompts; compare.")
     ] = 0,
@@ -104,6 +114,9 @@ def command(
             prompt=system,
             template=template,
             tenant=tenant,
+            scores=scores,
+            min_probability=min_probability,
+            min_mass=min_mass,
             verify=verify,
             baseline=baseline,
             progress=progress,
@@ -155,7 +168,7 @@ def _writer(results: ResultFile | None, out: str | None, texts: Sequence[str]) -
 
 def _rows(start: int, labels: Sequence[Label], texts: Sequence[str]) -> list[ResultRow]:
     return [
-        ResultRow(i, texts[i], label.label, label.probability, label.mass, label.error)
+        ResultRow(i, texts[i], label.label, label.probability, label.mass, label.abstained, label.error)
         for i, label in enumerate(labels, start)
     ]
 
@@ -228,7 +241,9 @@ def _print_report(report: ClassifyReport, texts: Sequence[str], *, out: str | No
         table = plain_table(*FIELDS)
         for row in _rows(0, report.results, texts):
             share, mass = ("" if v is None else f"{v:.3g}" for v in (row.probability, row.mass))
-            table.add_row(str(row.item), row.text, row.label or "", share, mass, row.error or "")
+            table.add_row(
+                str(row.item), row.text, row.label or "", share, mass, "yes" if row.abstained else "", row.error or ""
+            )
         print_table(table)
     _warn_of_errors(report)
     if not json:
@@ -253,6 +268,8 @@ def _result(index: int, label: Label, text: str) -> dict[str, Any]:
         "probability": label.probability,
         "mass": label.mass,
         "scores": {name: score if math.isfinite(score) else None for name, score in label.scores.items()},
+        "abstained": label.abstained,
+        "why": label.why,
         "error": label.error,
     }
 
@@ -263,9 +280,13 @@ def _passed(summary: ClassifySummary) -> bool:
 
 def _sentence(summary: ClassifySummary) -> str:
     parts = [f"{summary.num_items} items in {summary.seconds:.2f} s"]
+    if summary.num_repeated:
+        parts.append(f"{summary.num_repeated} asked before and not computed again")
+    if summary.num_abstained:
+        parts.append(f"{summary.num_abstained} without a label: none was certain enough")
     if summary.prefix_tokens:
         parts.append(f"prefix of {summary.prefix_tokens} tokens, {summary.cached_tokens} of them kept from before")
-    else:
+    elif summary.num_repeated < summary.num_items - summary.num_errors or not summary.num_repeated:
         parts.append(f"no prefix was reused ({summary.reason or 'no items'})")
     if summary.num_whole:
         parts.append(f"{summary.num_whole} items computed whole: they do not begin with the prefix")

@@ -114,14 +114,28 @@ class TokenEngine(Protocol):
         ...
 
     def stream_tokens(
-        self, request: Request, prompt: Prompt, past: Sequence[KVRun], publish_at: Sequence[int]
+        self,
+        request: Request,
+        prompt: Prompt,
+        past: Sequence[KVRun],
+        publish_at: Sequence[int],
+        *,
+        kv_dtype: str | None = None,
     ) -> TokenStream:
         """Generate after `past` (runs that cover a proper beginning of the prompt, never written to).
 
         The prefill is split at each position of `publish_at` (ascending, above the tokens in `past`), and the runs
         between them are returned in `Computed.runs`. A last position of `len(prompt.ids)` splits nothing: it asks for
-        the run of the remainder too, the prompt's last tokens and the generated ones together.
+        the run of the remainder too, the prompt's last tokens and the generated ones together. Runs come in `kv_dtype`
+        (None: the model's), and what follows one is computed from it as it is kept.
         """
+        ...
+
+    def compute(
+        self, prompt: Prompt, past: Sequence[KVRun], publish_at: Sequence[int], *, kv_dtype: str | None = None
+    ) -> Computed:
+        """The runs alone, in the passes that `stream_tokens` makes for the same arguments: nothing is computed after
+        the last of `publish_at`, and nothing generated. Not for engines with an `unsupported_cache`."""
         ...
 
 

@@ -20,8 +20,9 @@ from cachestack.decisions import Bypass, Detail, Hit, Miss, Partial, Reason
 from cachestack.engines.base import Boundary, Computed, KVRun, Prompt
 from cachestack.keys import tenant_salt
 from cachestack.policy import FallbackPolicy, PrefixPolicy
-from cachestack.prefix.base import Label, Lease, PoolSizes, Published
-from cachestack.prefix.pool import BlockPool, Pressure
+from cachestack.prefix.base import Eviction, Label, Lease, Pinned, PoolSizes, Pressure, Published
+from cachestack.prefix.cost import PrefillCosts
+from cachestack.prefix.pool import BlockPool
 
 PrefixLookup = Hit[Lease] | Partial[Lease] | Miss | Bypass
 PrefixView = Hit[int] | Partial[int] | Miss | Bypass
@@ -32,7 +33,7 @@ class PrefixPlan:
     """What to do with one prompt. Release it when its request has ended, however that was.
 
     `past` goes to the engine, and so does `publish_at`: a last position of `len(prompt.ids)` asks for the rest and the
-    generated tokens (see TokenEngine).
+    generated tokens (see TokenEngine), and `kv_dtype`.
     """
 
     lookup: PrefixLookup
@@ -43,8 +44,18 @@ class PrefixPlan:
     salt: bytes = b""
     model: str = ""
     tenant: str = ""
+    user: str | None = None
+    kv_dtype: str | None = None
     max_bytes: int | None = None
+    min_tokens: int = 1
     memory_pressure: Pressure = "evict"
+    eviction: Eviction = "value"
+    moment: int = 0
+
+    @property
+    def space(self) -> str:
+        """What KV must have in common to be reused: the model's fingerprint, and the precision it is kept in."""
+        return _space(self.fingerprint, self.kv_dtype)
 
     def release(self) -> None:
         if isinstance(self.lookup, (Hit, Partial)):
@@ -52,10 +63,14 @@ class PrefixPlan:
 
 
 class PrefixLayer:
-    """`secret` salts block hashes by tenant: without it nobody can tell from a hash what a tenant has asked."""
+    """`secret` salts block hashes by tenant: without it nobody can tell from a hash what a tenant has asked.
+
+    `costs` learns what prefill costs, model by model: from `observe`, which whoever runs a plan calls.
+    """
 
     def __init__(self, pool: BlockPool, secret: bytes) -> None:
         self.pool = pool
+        self.costs = PrefillCosts()
         self._secret = secret
 
     def lookup(
@@ -67,10 +82,13 @@ class PrefixLayer:
         tenant: str,
         policy: PrefixPolicy,
         fallback: FallbackPolicy,
+        user: str | None = None,
         unsupported: str | None = None,
     ) -> PrefixPlan:
         """The plan for a prompt. A hit or partial one holds a lease until it is released."""
         salt = tenant_salt(self._secret, tenant)
+        kv_dtype = _kv_dtype(policy)
+        moment = self.pool.moment
         length = len(prompt.ids)
         reuse = _reuse(prompt, policy, fallback, unsupported)
         keeps_all = policy.keep_conversations and length >= policy.min_tokens
@@ -82,10 +100,14 @@ class PrefixLayer:
             keeps_all = keeps_all and reuse.reason in (Reason.NO_BOUNDARY, Reason.PREFIX_TOO_SHORT)
         else:
             limit = min(reuse[-1].position, length - 1)
-            lease = self.pool.match(prompt.ids, max_tokens=limit, fingerprint=fingerprint, salt=salt)
-            if lease is not None and lease.num_tokens < policy.min_tokens:
-                lease.release()
-                lease = None
+            lease = self.pool.match(
+                prompt.ids,
+                max_tokens=limit,
+                fingerprint=_space(fingerprint, kv_dtype),
+                salt=salt,
+                user=user,
+                min_tokens=policy.min_tokens,
+            )
             matched = lease.num_tokens if lease is not None else 0
             past = lease.runs if lease is not None else ()
             publish_at = _splits(reuse, matched, policy.min_tokens)
@@ -107,8 +129,13 @@ class PrefixLayer:
             salt=salt,
             model=model,
             tenant=tenant,
+            user=user,
+            kv_dtype=kv_dtype,
             max_bytes=policy.max_bytes,
+            min_tokens=policy.min_tokens,
             memory_pressure=fallback.memory_pressure,
+            eviction=policy.eviction,
+            moment=moment,
         )
 
     def peek(
@@ -127,7 +154,8 @@ class PrefixLayer:
             return reuse
         limit = min(reuse[-1].position, len(prompt.ids) - 1)
         salt = tenant_salt(self._secret, tenant)
-        matched = self.pool.peek(prompt.ids, max_tokens=limit, fingerprint=fingerprint, salt=salt)
+        space = _space(fingerprint, _kv_dtype(policy))
+        matched = self.pool.peek(prompt.ids, max_tokens=limit, fingerprint=space, salt=salt)
         detail = {
             "matched_tokens": matched,
             "boundary": limit,
@@ -153,19 +181,61 @@ class PrefixLayer:
         return self.pool.publish(
             computed.ids or prompt.ids,
             computed.runs,
-            fingerprint=plan.fingerprint,
+            fingerprint=plan.space,
             salt=plan.salt,
             label=Label(plan.tenant, plan.model, str(computed.detail.get("dtype", ""))),
+            user=plan.user,
+            cost=self.costs.of(plan.fingerprint).saved_s,
             max_label_bytes=plan.max_bytes,
+            min_match_tokens=plan.min_tokens,
             memory_pressure=plan.memory_pressure,
+            eviction=plan.eviction,
+            since=plan.moment,
         )
 
-    def invalidate(self, tenant: str) -> int:
-        """Forget a tenant's KV; returns the number of segments."""
-        return self.pool.invalidate(tenant)
+    def observe(self, plan: PrefixPlan, prompt: Prompt, seconds: float) -> None:
+        """The prefill that the plan asked for took so long."""
+        past_tokens = sum(run.num_tokens for run in plan.past)
+        num_splits = sum(position < len(prompt.ids) for position in plan.publish_at)
+        cost = self.costs.of(plan.fingerprint)
+        cost.observe(len(prompt.ids) - past_tokens, seconds, past_tokens=past_tokens, num_passes=1 + num_splits)
+
+    def saved_s(self, plan: PrefixPlan) -> float:
+        """Seconds of prefill that the plan's past saves: of the whole prompt, less that of what comes after."""
+        past_tokens = sum(run.num_tokens for run in plan.past)
+        return self.costs.of(plan.fingerprint).saved_s(0, past_tokens)
+
+    def pin(self, prompt: Prompt, plan: PrefixPlan, *, num_tokens: int, for_s: float, max_bytes: int | None) -> Pinned:
+        """Keep the prompt's first `num_tokens` tokens from eviction for so long. PREFIX_GONE: they are not kept."""
+        lease = self.pool.match(
+            prompt.ids,
+            max_tokens=num_tokens,
+            fingerprint=plan.space,
+            salt=plan.salt,
+            user=plan.user,
+            is_use=False,
+        )
+        if lease is None:
+            return Pinned(Reason.PREFIX_GONE)
+        with lease:
+            if lease.num_tokens < num_tokens:
+                return Pinned(Reason.PREFIX_GONE)
+            return self.pool.pin(lease, for_s=for_s, max_label_bytes=max_bytes)
+
+    def invalidate(self, tenant: str | None = None, *, user: str | None = None) -> int:
+        """Forget a tenant's KV, or what only a user has; returns the number of segments."""
+        return self.pool.invalidate(tenant, user=user)
 
     def sizes(self) -> PoolSizes:
         return self.pool.sizes()
+
+
+def _kv_dtype(policy: PrefixPolicy) -> str | None:
+    return None if policy.kv_dtype == "model" else policy.kv_dtype
+
+
+def _space(fingerprint: str, kv_dtype: str | None) -> str:
+    return fingerprint if kv_dtype is None else f"{fingerprint} {kv_dtype}"
 
 
 def _reuse(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cachestack.engines.transformers.engine import TransformersEngine
+from cachestack.engines.transformers.scoring import LabelScorer
 from cachestack.prefix.layer import PrefixLayer
 from cachestack.prefix.pool import BlockPool
 
@@ -128,6 +129,20 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """How many suffixes or whole prompts each pass of a scorer had."""
+    seen: list[int] = []
+    score = LabelScorer.score
+
+    def counted(self, past, suffixes):
+        seen.append(len(suffixes))
+        return score(self, past, suffixes)
+
+    monkeypatch.setattr(LabelScorer, "score", counted)
+    return seen
 
 
 @pytest.fixture

@@ -108,6 +108,33 @@ def test_a_bad_item_has_a_row_and_makes_the_exit_status_1(arguments, items_file,
     assert rows[1]["error"] == "the text is empty"
 
 
+def test_items_below_a_threshold_have_no_label_and_that_is_no_failure(arguments, tmp_path, capsys):
+    for name, cells in (("out.csv", ("true", "")), ("out.jsonl", (True, None))):
+        out = tmp_path / name
+        assert main([*arguments, "--min-probability", "1", "--scores", "prior", "--out", str(out)]) == 0
+        assert "6 without a label" in " ".join(capsys.readouterr().err.split())
+        with out.open(encoding="utf-8", newline="") as stream:
+            rows = list(csv.DictReader(stream)) if name.endswith("csv") else [json.loads(line) for line in stream]
+        assert [(row["abstained"], row["label"]) for row in rows] == [cells] * 6
+        assert all(0 < float(row["probability"]) < 1 for row in rows)
+        assert not any(row["error"] for row in rows)
+    assert main([*arguments, "--min-mass", "1", "--scores", "mean", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["abstained"], document["scores"], document["scored_by"]) == (6, "mean", "whole_label")
+    assert all(r["abstained"] and "mass of" in r["why"] for r in document["results"])
+
+
+def test_what_is_asked_twice_is_counted(arguments, items_file, capsys):
+    items_file.write_text('{"text": "card"}\n{"text": "x"}\n{"text": "card"}\n')
+    assert main([*arguments, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["repeated"], document["abstained"]) == (1, 0)
+    assert document["results"][0]["scores"] == document["results"][2]["scores"]
+    assert not any(r["abstained"] or r["why"] for r in document["results"])
+    assert main(arguments) == 0
+    assert "1 asked before and not computed again" in " ".join(capsys.readouterr().err.split())
+
+
 def replaced(arguments, option, value):
     at = arguments.index(option)
     return [*arguments[: at + 1], value, *arguments[at + 2 :]]
@@ -140,6 +167,10 @@ def test_other_wrong_calls(arguments, capsys, tmp_path):
     bare = [*arguments[:at], *arguments[at + 2 :]]
     assert main(bare) == 2
     assert "--labels" in capsys.readouterr().err
+    assert main([*arguments, "--min-mass", "1.5"]) == 2
+    assert "min_mass is a share from 0 to 1" in " ".join(capsys.readouterr().err.split())
+    assert main([*arguments, "--scores", "max"]) == 2
+    assert "mean" in capsys.readouterr().err
     labels = tmp_path / "labels.txt"
     labels.write_text("card\n\ntransfer, abroad\n")
     assert main([*bare, "--labels-file", str(labels), "--json"]) == 0
@@ -201,7 +232,7 @@ def test_an_interrupted_run_keeps_its_file(arguments, tmp_path, capsys, monkeypa
     monkeypatch.setattr(LabelScorer, "score", interrupted)
     items, out = tmp_path / "many.csv", tmp_path / "o" / "out.csv"
     out.parent.mkdir()
-    items.write_text("text\n" + "where is my card\n" * 200)
+    items.write_text("text\n" + "".join(f"where is my card {n}\n" for n in range(200)))
     arguments[1] = str(items)
     assert main([*arguments, "--out", str(out)]) == status
     assert os.listdir(tmp_path / "o") == ["out.csv"]

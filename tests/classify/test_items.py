@@ -132,7 +132,12 @@ def test_output_format():
 def rows_of(texts, start=0):
     return [
         ResultRow(
-            i, t, "card" if t else None, 0.5 if t else None, 0.1 if t else None, None if t else "the text is empty"
+            i,
+            t,
+            "card" if t else None,
+            0.5 if t else None,
+            0.1 if t else None,
+            error=None if t else "the text is empty",
         )
         for i, t in enumerate(texts, start)
     ]
@@ -222,7 +227,7 @@ def test_any_text_comes_back(tmp_path, texts, name):
     with ResultFile(str(out)) as results:
         results.write(rows_of(texts))
     assert [text for text, _, _ in read_back(out)] == texts
-    assert len(FIELDS) == 6
+    assert len(FIELDS) == 7
 
 
 def test_a_lone_surrogate_is_written_as_its_escape(tmp_path):

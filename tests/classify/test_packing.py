@@ -85,18 +85,34 @@ def test_a_pack_leaves_the_prefix_as_it_was(engine):
         assert torch.equal(values, v)
 
 
-def test_gathered_blocks_score_as_one_run(engine):
+def test_several_runs_score_as_one_run_and_are_gathered_only_where_they_are_many(engine):
     ids = list(range(20, 60))
     scorer = LabelScorer(engine, ["card", "transfer"], prompt="p", template="{text}")
-    runs = []
-    for start in range(0, 40, 10):
-        run = scorer.compute(runs, ids[start : start + 10])
-        assert run is not None
-        runs.append(run)
-    (gathered,) = scorer.gather(runs)
+
+    def in_runs(size):
+        runs = []
+        for start in range(0, 40, size):
+            run = scorer.compute(runs, ids[start : start + size])
+            assert run is not None
+            runs.append(run)
+        return tuple(runs)
+
+    few, many = in_runs(10), in_runs(4)
+    assert scorer.ready(few) == few
+    (gathered,) = scorer.ready(many)
     assert gathered.num_tokens == 40
-    first, second = scorer.score(runs, [[3, 4]])[0], scorer.score((gathered,), [[3, 4]])[0]
-    assert torch.allclose(first.row, second.row, atol=1e-5)
+    rows = [scorer.score(runs, [[3, 4]])[0].row for runs in (few, many, (gathered,))]
+    assert torch.allclose(rows[0], rows[1], atol=1e-5)
+    assert torch.allclose(rows[0], rows[2], atol=1e-5)
+
+
+def test_what_is_kept_in_another_precision_is_brought_into_the_models_once(engine):
+    scorer = LabelScorer(engine, ["card", "transfer"], prompt="p", template="{text}")
+    kept = scorer.compute((), list(range(20, 60)), kv_dtype="bfloat16")
+    assert kept is not None
+    (ready,) = scorer.ready((kept,))
+    assert (kept.payload.dtype, ready.payload.dtype) == ("bfloat16", "float32")
+    assert torch.equal(scorer.score((ready,), [[3, 4]])[0].row, scorer.score((kept,), [[3, 4]])[0].row)
 
 
 def test_nan_in_the_prefix_is_not_kept(make_engine):

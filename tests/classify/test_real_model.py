@@ -69,6 +69,47 @@ def test_whole_labels_equal_plain_passes(local_engine, layer):
         assert list(result.scores.values()) == pytest.approx(expected, abs=1e-3)
 
 
+ODD_LABELS = (
+    "é",
+    "été",
+    "été indien",
+    "e\u0301te\u0301",
+    "New York",
+    "New",
+    "🎉",
+    "🎉🎉",
+    "日本",
+    "a b  c",
+    "10",
+    "100 %",
+)
+
+
+def test_labels_of_all_kinds_are_the_tokens_that_the_model_would_write(local_engine):
+    """Also those that are the same to the eye (composed and decomposed accents) but not to the model."""
+    scorer = LabelScorer(local_engine, ODD_LABELS, prompt=SYSTEM, template="{text}")
+    decode = local_engine.loaded.tokenizer.decode
+    assert [decode(list(ids)) for ids in scorer.labels.ids] == list(ODD_LABELS)
+    assert {ODD_LABELS[i] for i in scorer.labels.must_end} >= {"été", "New", "🎉"}
+    assert not scorer.labels.by_first_token
+
+
+def test_two_hundred_labels_are_all_in_the_tries_once(local_engine):
+    labels = [f"{kind} {n}" for kind in ("carte bancaire", "virement", "compte", "🎉") for n in range(50)]
+    scorer = LabelScorer(local_engine, labels, prompt=SYSTEM, template="{text}")
+    assert sorted(member for trie in scorer._tries for member in trie.members) == list(range(200))
+    assert all(len(trie.tokens) <= scorer.pack_tokens for trie in scorer._tries)
+
+
+@pytest.mark.parametrize("scores", ["sum", "mean", "prior"])
+def test_odd_labels_score_as_whole_prompts_do(local_engine, layer, scores):
+    report = classify(
+        local_engine, layer, Policy(), TEXTS[1:3], ODD_LABELS[:8], prompt="Reply.", scores=scores, verify=1
+    )
+    assert report.summary.label_mismatches == report.summary.num_errors == 0
+    assert report.summary.max_logit_diff < 1e-3
+
+
 @pytest.mark.full
 def test_two_hundred_texts_at_least_three_times_as_fast(local_engine, layer, request):
     file = request.config.rootpath.parent / "shared" / "data" / "intents" / "banking_valid.jsonl"

@@ -116,10 +116,13 @@ def test_keys_are_the_same_in_another_process() -> None:
     code = (
         "from cachestack.keys import *; from cachestack.requests import *;"
         "r = Request((Message('system', 'Be brief.'), Message('user', 'How do I pay?')));"
-        "print(exact_key(Partition('t', 'ü'), contract_of(r, 'm'), 'x'))"
+        "print(exact_key(Partition('t', 'ü'), contract_of(r, 'm'), 'x'));"
+        "print(*(h.hex() for h in block_hashes(range(40), 16, 'f', tenant_salt(b's', 'ü'))))"
     )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    assert printed == exact_key(Partition("t", "ü"), contract_of(Request(QUESTION), "m"), "x")
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    exact, blocks = printed.splitlines()
+    assert exact == exact_key(Partition("t", "ü"), contract_of(Request(QUESTION), "m"), "x")
+    assert blocks.split() == [h.hex() for h in block_hashes(range(40), 16, "f", tenant_salt(b"s", "ü"))]
 
 
 SYSTEM, DEVELOPER = Message("system", "Be brief."), Message("developer", "Be brief.")

@@ -192,12 +192,14 @@ def test_two_engines_of_one_model_take_turns(model: Model) -> None:
 
 def test_a_layer_that_did_not_attend_to_the_past_is_an_error(model: Model) -> None:
     runs = runs_of(model, [0, NUM_TOKENS])
-    with (
-        pytest.raises(EngineError, match="0 of 2 layers attended"),
-        over_parts(model, fork(runs, model.config, shares=True)),
-    ):
-        model.config._attn_implementation = "sdpa"  # as if somebody else had set it meanwhile
-        model(input_ids=NEXT)
+
+    def pass_with_its_attention_set_back() -> None:
+        with over_parts(model, fork(runs, model.config, shares=True)):
+            model.config._attn_implementation = "sdpa"  # by somebody else
+            model(input_ids=NEXT)
+
+    with pytest.raises(EngineError, match="0 of 2 layers attended"):
+        pass_with_its_attention_set_back()
 
 
 # Packs

@@ -241,9 +241,10 @@ def test_the_nearest_clean_place_is_used_where_the_policy_says_so() -> None:
 def test_at_least_one_token_is_always_left_to_compute() -> None:
     desk = Desk()
     desk.serve(Prompt(IDS[:101], (Boundary(100, "mark"),)))
-    plan = desk.plan(Prompt(IDS[:100], (Boundary(99, "mark"),)))
-    assert sum(r.num_tokens for r in plan.past) == 99
-    assert plan.lookup.reason is Reason.PREFIX_FULL
+    for boundary in (99, 100):
+        plan = desk.plan(Prompt(IDS[:100], (Boundary(boundary, "mark"),)))
+        assert sum(r.num_tokens for r in plan.past) == 99
+        assert plan.lookup.reason is Reason.PREFIX_FULL
 
 
 def test_tenants_do_not_share() -> None:
@@ -289,7 +290,8 @@ def test_an_abort_keeps_nothing_and_ends_the_lease() -> None:
     assert desk.layer.sizes().num_leased == 1
     plan.release()  # the stream was closed: nothing was computed, nothing is published
     plan.release()
-    assert desk.layer.sizes() == before
+    after = desk.layer.sizes()
+    assert replace(after, prefixes=()) == replace(before, prefixes=())
 
 
 def test_the_policy_s_limits_reach_the_pool() -> None:
@@ -307,6 +309,56 @@ def test_the_policy_s_limits_reach_the_pool() -> None:
     assert report is not None
     assert report.reason is Reason.OVER_BUDGET
     assert desk.layer.sizes().num_evicted == 0
+
+
+def test_the_policy_s_eviction_reaches_the_pool() -> None:
+    """What is used most stays by value, and goes first where it was used longest ago."""
+    for eviction, stays in (("value", True), ("lru", False)):
+        desk = Desk(max_bytes=100)
+        policy = PrefixPolicy(keep_conversations=False, eviction=eviction)
+        for _ in range(4):
+            desk.serve(Prompt(IDS, (SYSTEM,)), policy=policy)
+        desk.serve(Prompt(tuple(range(1000, 1100)), (SYSTEM,)), policy=policy)
+        desk.serve(Prompt(tuple(range(2000, 2100)), (SYSTEM,)), policy=policy)
+        assert (desk.plan(Prompt(IDS, (SYSTEM,))).lookup.reason is Reason.PREFIX_FULL) is stays
+
+
+def test_what_was_computed_before_an_invalidation_is_not_kept_after_it() -> None:
+    for changes in ({"tenant": "t"}, {"tenant": "t", "user": "ann"}, {"tenant": None, "user": "ann"}):
+        desk, prompt = Desk(), Prompt(IDS, (SYSTEM,))
+        late, others = desk.plan(prompt, user="ann"), desk.plan(prompt, tenant="u", user="ben")
+        desk.layer.invalidate(changes["tenant"], user=changes.get("user"))
+        report = desk.layer.publish(late, prompt, computed(late, prompt))
+        assert report == Published(Reason.INVALIDATED, num_refused_tokens=204)
+        assert desk.layer.sizes().num_segments == 0
+        report = desk.layer.publish(others, prompt, computed(others, prompt))
+        assert report is not None
+        assert report.reason is Reason.PUBLISHED
+        _, report = desk.serve(prompt, user="ann")
+        assert report is not None
+        assert report.reason is Reason.PUBLISHED
+
+
+def test_a_user_is_forgotten_and_what_others_share_stays() -> None:
+    desk = Desk()
+    desk.serve(Prompt((*IDS[:40], *range(500, 550)), (SYSTEM,)), user="ann")
+    desk.serve(Prompt((*IDS[:40], *range(600, 650)), (SYSTEM,)), user="ben")
+    assert desk.layer.invalidate("t", user="ann") == 1
+    desk.layer.pool.check_integrity()
+    sizes = desk.layer.sizes()
+    assert sizes.num_tokens == 40 + 54
+    assert [p.num_users for p in sizes.prefixes if p.num_tokens == 40] == [1]
+    assert desk.layer.invalidate("t", user="ann") == 0
+
+
+def test_time_saved_is_that_of_the_whole_prompt_less_that_of_the_rest() -> None:
+    desk, prompt = Desk(), Prompt(IDS, (SYSTEM,))
+    plan, _ = desk.serve(prompt)
+    desk.layer.observe(plan, prompt, 2.0)  # 200 tokens in two passes
+    again = desk.plan(prompt)
+    assert desk.layer.saved_s(plan) == 0
+    assert desk.layer.saved_s(again) == pytest.approx(0.4)
+    assert desk.layer.costs.of("other weights").seconds(100) == 0
 
 
 def test_a_peek_leases_nothing_and_says_what_a_look_up_would() -> None:
@@ -342,3 +394,16 @@ def test_what_is_kept_is_shown_by_model_and_dtype() -> None:
     desk.serve(Prompt(IDS, (SYSTEM,)))
     (group,) = desk.layer.sizes().groups
     assert (group.model, group.dtype, group.tenant, group.num_tokens) == ("m", "float32", "t", 204)
+
+
+def test_kv_of_one_precision_is_not_reused_in_another() -> None:
+    desk, prompt = Desk(), Prompt(IDS, (SYSTEM,))
+    rounded = NOT_KEPT.model_copy(update={"kv_dtype": "bfloat16"})
+    assert desk.serve(prompt, policy=rounded)[0].kv_dtype == "bfloat16"
+    exact, _ = desk.serve(prompt, policy=NOT_KEPT)
+    assert (exact.lookup.reason, exact.kv_dtype) == (Reason.PREFIX_COLD, None)
+    again, _ = desk.serve(prompt, policy=rounded)
+    assert again.lookup.reason is Reason.PREFIX_FULL
+    seen = desk.layer.peek(prompt, fingerprint="f", tenant="t", policy=rounded, fallback=FallbackPolicy())
+    assert seen.reason is Reason.PREFIX_FULL
+    assert {group.num_tokens for group in desk.layer.sizes().groups} == {80}

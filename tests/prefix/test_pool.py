@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -148,6 +149,18 @@ def test_ids_are_compared_where_hashes_lie() -> None:
     assert found(pool, tuple(range(800, 840))) == []
 
 
+def test_a_run_that_is_mostly_there_is_refused_and_its_next_request_keeps_the_rest_alone(pool: BlockPool) -> None:
+    publish(pool, IDS, 8)
+    report = publish(pool, IDS, 15)  # 8 of its 15 tokens are there, and a run cannot begin later
+    assert report == Published(Reason.MOSTLY_KEPT, num_refused_tokens=15)
+    assert pool.num_bytes == 8 * TOKEN_BYTES
+    assert publish(pool, IDS, 8, 15).num_tokens == 7  # what a request computes that found the 8
+    assert pool.num_bytes == 15 * TOKEN_BYTES
+    other = (*IDS[:7], *range(500, 520))
+    assert publish(pool, other, 14).reason is Reason.PUBLISHED  # half of it is new
+    assert publish(pool, (*other[:10], *range(700, 710)), 14).reason is Reason.MOSTLY_KEPT
+
+
 def test_a_run_whose_beginning_is_not_there_is_refused(pool: BlockPool) -> None:
     report = publish(pool, IDS, 4, 8, 12)
     assert report == Published(Reason.PREFIX_GONE, num_refused_tokens=8)
@@ -268,6 +281,21 @@ def test_a_tenant_s_own_limit_evicts_its_own_only() -> None:
     assert [bool(found(pool, ids, salt=b"1")) for ids in prompts] == [False, True, True]
 
 
+def test_an_evicted_segment_holds_no_memory_even_where_something_still_refers_to_it() -> None:
+    class Payload:
+        pass
+
+    pool = BlockPool(max_bytes=10 * TOKEN_BYTES, block_size=4)
+    payload = Payload()
+    gone = weakref.ref(payload)
+    pool.publish(IDS, [KVRun(payload, 0, 10, 100)], **SPACE)
+    segments = list(pool._segments)
+    del payload
+    publish(pool, tuple(range(500, 540)), 10)
+    assert segments[0].is_removed
+    assert gone() is None
+
+
 def test_both_limits_hold_at_once() -> None:
     pool = BlockPool(max_bytes=30 * TOKEN_BYTES, block_size=4)
     one, other = {"label": Label("one"), "salt": b"1"}, {"label": Label("other"), "salt": b"2"}
@@ -312,15 +340,31 @@ def test_sizes_are_by_model_dtype_and_tenant(pool: BlockPool) -> None:
 
 def test_integrity_is_checked_for_real(pool: BlockPool) -> None:
     publish(pool, IDS, 0, 10, 14)
-    pool._num_bytes += 1
+    pool._budget.num_bytes += 1
     with pytest.raises(AssertionError, match="141 bytes counted, 140 held"):
         pool.check_integrity()
-    pool._num_bytes -= 1
-    leaf = next(s for s in pool._order if s.start == 10)
+    pool._budget.num_bytes -= 1
+    root, leaf = pool._segments
     leaf.num_readers = 1
     with pytest.raises(AssertionError, match="readers miscounted"):
         pool.check_integrity()
     leaf.num_readers = 0
+    leaf.num_pins = 1
+    with pytest.raises(AssertionError, match="pins miscounted"):
+        pool.check_integrity()
+    leaf.num_pins = 0
+    leaf.principals.add("ann", 14)
+    root.principals.own_reach = 0
+    root.principals.add("ben", 10)
+    with pytest.raises(AssertionError, match="a principal of a child only"):
+        pool.check_integrity()
+    root.principals.add(None, 10)
+    pool._budget._all.touch(leaf)
+    pool._budget._all._leaves.pop(leaf)
+    with pytest.raises(AssertionError, match="what goes next"):
+        pool.check_integrity()
+    pool._budget.update(leaf)
+    pool.check_integrity()
     pool._index.remove(leaf)
     with pytest.raises(AssertionError, match="index of"):
         pool.check_integrity()
@@ -354,3 +398,28 @@ def test_a_run_that_is_used_in_part_counts_the_bytes_of_that_part(pool: BlockPoo
     assert lease is not None
     with lease:
         assert [(r.num_tokens, r.num_bytes) for r in lease.runs] == [(13, 13 * TOKEN_BYTES)]
+
+
+def test_prefixes_are_shown_by_what_they_save_and_never_by_what_they_say() -> None:
+    now_s = 100.0
+    pool = BlockPool(max_bytes=10**6, block_size=4, clock=lambda: now_s)
+    options: dict[str, Any] = {"label": Label("t", "m", "float32"), "cost": lambda a, b: (b - a) / 1000, "user": "ann"}
+    publish(pool, (*IDS[:10], 1, 2, 3), 0, 10, 13, **options)
+    publish(pool, (*IDS[:10], 4, 5, 6), 0, 10, 13, **options)
+    publish(pool, tuple(range(500, 530)), 25, **options)
+    for user in ("ann", "ben"):
+        lease = pool.match(IDS[:10], max_tokens=10, user=user, **SPACE)
+        assert lease is not None
+        lease.release()
+    now_s = 130.0
+    used, root = pool.sizes().prefixes  # leaves that nobody has used are not shown
+    assert (used.tenant, used.model, used.num_tokens, used.num_own_tokens) == ("t", "m", 10, 10)
+    assert (used.num_bytes, used.num_uses, used.idle_s, used.num_users) == (100, 2, 30.0, 2)
+    assert used.saved_s == pytest.approx(0.01)
+    assert (root.num_tokens, root.num_uses, root.is_leased) == (25, 0, False)
+    reading = match(pool, (*IDS[:10], 4, 5, 6), 12)
+    assert reading is not None
+    with reading:
+        leaf = next(p for p in pool.sizes().prefixes if p.num_tokens == 13)
+    assert (leaf.num_own_tokens, leaf.num_bytes, leaf.is_leased, leaf.num_users) == (3, 130, True, None)
+    assert str(IDS[5]) not in str(pool.sizes().prefixes)

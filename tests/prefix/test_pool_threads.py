@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from itertools import pairwise
+from typing import Any
 
 from cachestack.engines.base import KVRun
 from cachestack.prefix.base import Label
@@ -26,8 +27,8 @@ def test_threads_leave_the_pool_whole() -> None:
         try:
             for _ in range(NUM_ROUNDS):
                 one_request(pool, rng)
-                if rng.random() < 0.02:
-                    pool.invalidate(rng.choice("ab"))
+                if rng.random() < 0.04:
+                    pool.invalidate(rng.choice("ab"), user=rng.choice(("ann", "ben", None)))
                 if rng.random() < 0.05:
                     pool.check_integrity()
         except BaseException as error:
@@ -46,15 +47,21 @@ def test_threads_leave_the_pool_whole() -> None:
 def one_request(pool: BlockPool, rng: random.Random) -> None:
     tenant = rng.choice("ab")
     ids = tuple(rng.choice((0, 1)) for _ in range(rng.randint(2, 40)))
-    space = {"fingerprint": "m", "salt": tenant.encode()}
-    lease = pool.match(ids, max_tokens=len(ids) - 1, **space)  # type: ignore[arg-type]
+    space: dict[str, Any] = {"fingerprint": "m", "salt": tenant.encode()}
+    user = rng.choice(("ann", "ben", None))
+    lease = pool.match(ids, max_tokens=len(ids) - 1, user=user, **space)
     matched = 0 if lease is None else lease.num_tokens
     split = rng.randint(matched, len(ids))
     edges = sorted({matched, split, len(ids)})
     runs = [KVRun(ids[:b], a, b - a, b - a) for a, b in pairwise(edges)]
-    pool.publish(ids, runs, label=Label(tenant), **space)  # type: ignore[arg-type]
+    eviction: Any = rng.choice(("value", "lru"))
+    pool.publish(ids, runs, label=Label(tenant), user=user, eviction=eviction, **space)
     if lease is not None:
         with lease:
+            if rng.random() < 0.2:
+                pool.pin(lease, for_s=rng.choice((1e-4, 10)), max_label_bytes=60)
+            if rng.random() < 0.2:
+                pool.unpin(lease)
             at = 0
             for run in lease.runs:
                 at += run.num_tokens

@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from cachestack.entries import Entry
 from cachestack.stores.codec import CorruptEntry, decode_entry, encode_entry
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -37,3 +38,10 @@ def test_every_text_and_vector_survives(make_entry, text, tags, vector):
 def test_no_vector_is_not_an_empty_vector(make_entry):
     assert decode_entry(encode_entry(make_entry(vector=None))).vector is None
     assert decode_entry(encode_entry(make_entry(vector=b""))).vector == b""
+
+
+def test_an_entry_written_before_parts_had_versions_is_read(make_entry):
+    entry = make_entry()
+    fields = entry.as_dict()
+    del fields["part_versions"]
+    assert Entry.from_dict(fields) == entry

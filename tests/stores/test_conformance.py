@@ -459,3 +459,12 @@ def test_another_store_on_the_folder_knows_of_the_invalidation(disk, tmp_path, m
     other.close()
     assert not disk.put(late)
     assert disk.problems() == []
+
+
+def test_any_part_s_version_selects_an_entry(store, make_entry):
+    entry = make_entry("a", entry_id="a", version="release", part_versions=("handbook-3", "règles-2"))
+    store.put(entry)
+    store.put(make_entry("b", entry_id="b", part_versions=("handbook-4",)))
+    assert store.get(ACME, "a") == entry
+    assert store.invalidate(Selector(version="handbook-3")) == 1
+    assert ids(store) == {"b"}

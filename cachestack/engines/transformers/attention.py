@@ -98,25 +98,20 @@ def can_share(model: Any) -> bool:
 def over_parts(model: Any, cache: Any, rows: Rows | None = None) -> Iterator[None]:
     """For one pass, attention is computed over the parts of `cache` and its own tokens.
 
-    Such passes over one model take turns, and a plain one of another thread meanwhile finds attention as it was: it
-    has no parts. Raises EngineError where a layer was not computed in this way: its result would lack the past.
+    What another thread computes meanwhile finds attention as it was: its pass has no parts, or its own. Raises
+    EngineError where a layer was not computed in this way: its result would lack the past.
     """
-    with _turn(model):
-        configs = [c for c in _configs(model) if c._attn_implementation_internal == REPLACED]
-        running = _Pass(cache, rows)
-        token = _running.set(running)
-        try:
-            for config in configs:
-                config._attn_implementation_internal = PARTS_ATTENTION
+    running = _Pass(cache, rows)
+    token = _running.set(running)
+    try:
+        with _replaced(_configs(model)):
             yield
-        finally:
-            for config in configs:
-                config._attn_implementation_internal = REPLACED
-            _running.reset(token)
-        if running.num_layers != len(cache.layers):
-            raise EngineError(
-                f"{running.num_layers} of {len(cache.layers)} layers attended to the shared past; report this model"
-            )
+    finally:
+        _running.reset(token)
+    if running.num_layers != len(cache.layers):
+        raise EngineError(
+            f"{running.num_layers} of {len(cache.layers)} layers attended to the shared past; report this model"
+        )
 
 
 def attend(
@@ -153,14 +148,32 @@ AttentionMaskInterface.register(PARTS_ATTENTION, sdpa_mask)
 
 _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _probing = threading.RLock()
-_turns: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
+_replacing = threading.Lock()
+_num_replaced: dict[int, int] = {}
+"""How many passes need a configuration (by its id) replaced now. Models may share one, and so may engines a model."""
 _known: weakref.WeakKeyDictionary[Any, tuple[tuple[str, ...], bool]] = weakref.WeakKeyDictionary()
 
 
-def _turn(model: Any) -> threading.RLock:
-    """One lock a model: two engines may have been given the same one."""
-    with _probing:
-        return _turns.setdefault(model, threading.RLock())
+@contextlib.contextmanager
+def _replaced(configs: Sequence[Any]) -> Iterator[None]:
+    """The first pass that needs it replaces the attention, the last one puts it back."""
+    mine: list[Any] = []
+    try:
+        with _replacing:
+            for config in configs:
+                if config._attn_implementation_internal in (REPLACED, PARTS_ATTENTION):
+                    _num_replaced[id(config)] = _num_replaced.get(id(config), 0) + 1
+                    mine.append(config)
+                    config._attn_implementation_internal = PARTS_ATTENTION
+        yield
+    finally:
+        with _replacing:
+            for config in mine:
+                _num_replaced[id(config)] -= 1
+                if not _num_replaced[id(config)]:
+                    del _num_replaced[id(config)]
+                    if config._attn_implementation_internal == PARTS_ATTENTION:  # and not what somebody else set since
+                        config._attn_implementation_internal = REPLACED
 
 
 def _shared(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float | None) -> Attended:

@@ -7,21 +7,24 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from cachestack.engines.base import KVRun, Prompt, TokenStream
+from cachestack.engines.base import Computed, KVRun, Prompt, TokenStream
 from cachestack.engines.transformers.adapter import context_tokens
-from cachestack.engines.transformers.boundary import encode, find_boundaries
+from cachestack.engines.transformers.boundary import BoundaryFinder
 from cachestack.engines.transformers.decode import Job, generate
 from cachestack.engines.transformers.fingerprint import FileDigests, Fingerprint
 from cachestack.engines.transformers.kv import unsupported_reason
 from cachestack.engines.transformers.load import Loaded, Once, as_loaded, load
+from cachestack.engines.transformers.prefill import prefill
 from cachestack.engines.transformers.sampling import Sampler
 from cachestack.engines.transformers.template import FIXED_DATE, PLAIN_STOPS, ChatTemplate
+from cachestack.engines.transformers.tokenised import tokenise
 from cachestack.errors import ContextTooLong, EngineError, RequestError
 from cachestack.folders import home_folder
-from cachestack.requests import Request, Sampling
+from cachestack.requests import Generation, Request, Sampling, Usage
 
 DEFAULT_MAX_NEW_TOKENS = 256
 DIGESTS_FILE = "file-digests.json"
@@ -99,17 +102,22 @@ class TransformersEngine:
                 f"the in-process engine gives one answer a request; n={request.sampling.n} is not possible"
             )
         parts = self._parts.get()
-        tokenizer = parts.loaded.tokenizer
         rendered = parts.template.render(request)
-        ids = tuple(encode(tokenizer, rendered.text, add_special_tokens=rendered.add_special_tokens))
-        if not ids:
+        tokens = tokenise(parts.loaded.tokenizer, rendered.text, add_special_tokens=rendered.add_special_tokens)
+        if not tokens.ids:
             raise RequestError("the prompt has no tokens; give the text of a message")
-        self._check_fits(len(ids), parts)
-        found = find_boundaries(request, rendered, ids, parts.template, tokenizer)
-        return Prompt(ids, found.clean, found.refusal, found.nearest_clean)
+        self._check_fits(len(tokens.ids), parts)
+        found = parts.boundaries.find(request, rendered, tokens)
+        return Prompt(tokens.ids, found.clean, found.refusal, found.nearest_clean)
 
     def stream_tokens(
-        self, request: Request, prompt: Prompt, past: Sequence[KVRun] = (), publish_at: Sequence[int] = ()
+        self,
+        request: Request,
+        prompt: Prompt,
+        past: Sequence[KVRun] = (),
+        publish_at: Sequence[int] = (),
+        *,
+        kv_dtype: str | None = None,
     ) -> TokenStream:
         """See TokenEngine. Raises EngineError for a failure in the model and for logits that are not finite."""
         parts = self._parts.get()
@@ -123,6 +131,7 @@ class TransformersEngine:
             max_new_tokens=self._num_new_tokens(sampling, len(prompt.ids), parts),
             past=past,
             publish_at=publish_at,
+            kv_dtype=kv_dtype,
             stops=(*sampling.stop, *(() if parts.template.source else PLAIN_STOPS)),
             eos=parts.eos,
         )
@@ -133,10 +142,36 @@ class TransformersEngine:
         computed = yield from stream
         return replace(computed, fingerprint=fingerprint if parts.fingerprint.value == fingerprint else "")
 
+    def compute(
+        self, prompt: Prompt, past: Sequence[KVRun], publish_at: Sequence[int], *, kv_dtype: str | None = None
+    ) -> Computed:
+        """See TokenEngine. Raises EngineError for a failure in the model."""
+        parts = self._parts.get()
+        if parts.unsupported is not None:
+            raise EngineError(f"KV of {self._model} cannot be kept: {parts.unsupported}")
+        past_tokens = sum(run.num_tokens for run in past)
+        edges = (past_tokens, *publish_at)
+        assert all(a < b for a, b in pairwise(edges)), f"publish_at must ascend after past: {edges}"
+        assert edges[-1] <= len(prompt.ids), "a run cannot end beyond the prompt"
+        fingerprint = parts.fingerprint.value
+        began = self._clock()
+        runs = prefill(parts.loaded, past, [prompt.ids[a:b] for a, b in pairwise(edges)], kv_dtype=kv_dtype)
+        return Computed(
+            generation=Generation("", usage=Usage(prompt_tokens=edges[-1], cached_tokens=past_tokens)),
+            runs=runs or (),
+            ids=prompt.ids[: edges[-1]],
+            finite=runs is not None,
+            fingerprint=fingerprint if parts.fingerprint.value == fingerprint else "",
+            prefill_s=self._clock() - began,  # all values were looked at: an accelerator has come to its end
+            detail={"dtype": kv_dtype or parts.loaded.dtype},
+        )
+
     def _described(self, loaded: Loaded, *, from_files: bool) -> _Parts:
+        template = ChatTemplate(loaded.tokenizer, self._template_date)
         return _Parts(
             loaded=loaded,
-            template=ChatTemplate(loaded.tokenizer, self._template_date),
+            template=template,
+            boundaries=BoundaryFinder(loaded.tokenizer, template),
             fingerprint=Fingerprint(loaded, self._digests, from_files=from_files),
             unsupported=unsupported_reason(loaded.model),
             context_tokens=context_tokens(loaded.model, loaded.tokenizer),
@@ -161,6 +196,7 @@ class _Parts:
 
     loaded: Loaded
     template: ChatTemplate
+    boundaries: BoundaryFinder
     fingerprint: Fingerprint
     unsupported: str | None
     context_tokens: int | None

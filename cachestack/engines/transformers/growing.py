@@ -41,6 +41,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         self.copied_bytes = 0
         self.reserved_tokens = 0
         self._shares = shares
+        self._is_ordered = True
         if self.parts:
             self.is_initialized = True
             self.dtype, self.device = self.parts[0][0].dtype, self.parts[0][0].device
@@ -107,7 +108,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
                 _larger([keys for keys, _ in old], key_states, size),
                 _larger([values for _, values in old], value_states, size),
             )
-            self.copied_bytes += sum(_num_bytes(pair) for pair in old)
+            self.copied_bytes += _num_bytes((self._buffers[0][..., :start, :], self._buffers[1][..., :start, :]))
             self.dtype, self.device = key_states.dtype, key_states.device
             self.is_initialized = True
         key_buffer, value_buffer = self._buffers
@@ -121,9 +122,11 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         them, or all of one part; else a copy, so that the larger memory can be freed."""
         before = self.num_shared
         if self._own is not None and start == before and stop == self.get_seq_length() and not self.has_room:
+            self._buffers = None  # not ours alone any more: nothing is written there again, also after `truncate`
             return self._own
         if self._own is not None and start >= before:
             return _copied(self._own, start - before, stop - before)
+        assert start >= self.num_forked or self._is_ordered, "the parts were put together in another order"
         pair = self._all()
         assert pair is not None, "an empty layer has no tokens"
         return _copied(pair, start, stop)
@@ -165,7 +168,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
     def _prepare_parts(self, dtype: torch.dtype) -> None:
         """In the model's dtype, and not too many. Kept tensors are left alone: what changes is copied."""
-        if any(keys.dtype != dtype for keys, _ in self.parts):
+        if self._shares and any(keys.dtype != dtype for keys, _ in self.parts):  # gathering converts as it copies
             self.parts = tuple((keys.to(dtype), values.to(dtype)) for keys, values in self.parts)
             self.copied_bytes += sum(_num_bytes(pair) for pair in self.parts)
         if self._shares and len(self.parts) > MAX_PARTS:
@@ -173,6 +176,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
             joined = _joined(longest[MAX_PARTS - 1 :])  # positions are in the keys: the order of parts means nothing
             self.copied_bytes += _num_bytes(joined)
             self.parts = (*longest[: MAX_PARTS - 1], joined)
+            self._is_ordered = False
 
 
 class GrowingCache(DynamicCache):

@@ -68,7 +68,8 @@ def fork(runs: Sequence[KVRun], config: Any, *, shares: bool = False) -> Any:
         assert run.start == expected, f"run starts at {run.start}, but the runs before it end at {expected}"
         expected += run.num_tokens
     num_layers = len(runs[0].payload.layers) if runs else num_cache_layers(config)
-    return GrowingCache([GrowingLayer(_parts(runs, i), shares=shares) for i in range(num_layers)], shares=shares)
+    layers = [GrowingLayer(_parts(runs, i), shares=shares) for i in range(num_layers)]
+    return GrowingCache(layers, shares=shares)
 
 
 def cut(cache: Any, start: int, stop: int) -> KVTensors:
@@ -106,6 +107,8 @@ def unsupported_reason(model: Any) -> str | None:
         return "encoder-decoder models keep two caches"
     if not takes_cache(model):
         return f"{type(model).__name__} takes no KV cache"
+    if any(vars(module).get("is_decoder") is False for module in model.modules()):
+        return f"{type(model).__name__} is not set up as a decoder: its tokens see those that follow"
     try:
         layers = new_cache(model.config).layers
     except Exception as error:  # a model that brings its own kind of cache fails here in its own way

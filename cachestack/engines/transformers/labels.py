@@ -4,7 +4,8 @@ Two ways to score. Where the labels' first tokens are distinct, the probability 
 row of logits answers. Otherwise a label's score is the sum of the log-probabilities of its tokens, and a label that
 is a prefix of another also has to end there (the end-of-turn token), so that "card" and "card arrival" are two
 events, not one inside the other. Either way no two labels overlap, and the probabilities of all labels add up to at
-most one: that sum is the `mass`.
+most one: that sum is the `mass`. A mean over a label's tokens needs all of them, so `whole` asks for the second way
+where the first would do.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ class LabelSet:
     """Labels and their token ids after the opening of the assistant's turn.
 
     `end_ids` are the tokens that end a turn. `num_unclean` labels were tokenised by themselves, because together with
-    the opening they would have changed its tokens.
+    the opening they would have changed its tokens. With `whole` all tokens of a label are scored, whatever the first
+    ones are.
     """
 
     labels: tuple[str, ...]
     ids: tuple[tuple[int, ...], ...]
     end_ids: tuple[int, ...] = ()
     num_unclean: int = 0
+    whole: bool = False
 
     @cached_property
     def collisions(self) -> tuple[tuple[str, ...], ...]:
@@ -47,7 +50,14 @@ class LabelSet:
 
     @property
     def by_first_token(self) -> bool:
-        return not self.collisions
+        return not self.whole and not self.collisions
+
+    @cached_property
+    def num_scored(self) -> tuple[int, ...]:
+        """How many tokens each label's score is the sum of, the end of the turn included where it has to follow."""
+        if self.by_first_token:
+            return (1,) * len(self.ids)
+        return tuple(len(ids) + (i in self.must_end and bool(self.end_ids)) for i, ids in enumerate(self.ids))
 
     @cached_property
     def must_end(self) -> frozenset[int]:
@@ -59,7 +69,9 @@ class LabelSet:
         )
 
 
-def label_set(tokenizer: Any, opening: str, labels: Sequence[str], *, end_ids: Sequence[int] = ()) -> LabelSet:
+def label_set(
+    tokenizer: Any, opening: str, labels: Sequence[str], *, end_ids: Sequence[int] = (), whole: bool = False
+) -> LabelSet:
     """Tokenise labels where the model would write them: after `opening`, a prompt up to the assistant's first token.
 
     White space around a label is not part of it. Raises LabelError for an empty label, for duplicates (as text or as
@@ -73,9 +85,9 @@ def label_set(tokenizer: Any, opening: str, labels: Sequence[str], *, end_ids: S
     owner: dict[tuple[int, ...], str] = {}
     num_unclean = 0
     for label, text in zip(labels, texts, strict=True):
-        whole = encode(tokenizer, opening + text, add_special_tokens=False)
-        if whole[: len(before)] == before:
-            ids = tuple(whole[len(before) :])
+        together = encode(tokenizer, opening + text, add_special_tokens=False)
+        if together[: len(before)] == before:
+            ids = tuple(together[len(before) :])
         else:
             ids = tuple(encode(tokenizer, text, add_special_tokens=False))
             num_unclean += 1
@@ -87,7 +99,7 @@ def label_set(tokenizer: Any, opening: str, labels: Sequence[str], *, end_ids: S
             raise LabelError(f"labels {owner[ids]!r} and {label!r} are the same to the model; give each label once")
         owner[ids] = label
         found.append(ids)
-    return LabelSet(tuple(labels), tuple(found), tuple(end_ids), num_unclean)
+    return LabelSet(tuple(labels), tuple(found), tuple(end_ids), num_unclean, whole)
 
 
 def check_labels(labels: Sequence[str]) -> list[str]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 from cachestack.engines.base import KVRun
-from cachestack.engines.transformers.adapter import context_tokens, forward, takes_mask_4d
+from cachestack.engines.transformers.adapter import context_tokens, takes_mask_4d
 from cachestack.engines.transformers.engine import TransformersEngine, end_tokens
 from cachestack.engines.transformers.kv import cut, fork, run_of
-from cachestack.engines.transformers.labels import LabelSet, label_set, label_tries
+from cachestack.engines.transformers.labels import LabelSet, first_token_scores, label_set, label_tries
 from cachestack.engines.transformers.packing import PACK_TOKENS, Scored, score_pack, score_whole
+from cachestack.engines.transformers.prefill import prefill
 from cachestack.engines.transformers.template import ChatTemplate
 from cachestack.errors import ContextTooLong, EngineError, RequestError
 from cachestack.requests import Message, Request
@@ -20,29 +22,37 @@ from cachestack.requests import Message, Request
 T = TypeVar("T")
 # Beginnings of texts that share no first token: what prompts made of them share is the same for any text.
 PROBES = ("a", "A", "1", " b", "\nb", "\u00e9", "\u2460", "?", '"', "-")
+# Texts that say nothing, after which a label's probability is what it has anyway.
+CONTENT_FREE = ("N/A", "[MASK]", "...")
 
 
 @dataclass(frozen=True, slots=True)
 class LabelScores:
-    """`scores`: log-probabilities in the labels' order. `row`: the vocabulary row, for `difference` alone."""
+    """`scores`: log-probabilities in the labels' order. `row`: the vocabulary row, opaque outside of the scorer."""
 
     scores: tuple[float, ...]
     row: Any
 
-    @property
-    def is_finite(self) -> bool:
-        """Whether the model's output was a number. A label that it excludes altogether (-inf) is no failure."""
-        return not any(math.isnan(s) or s == math.inf for s in self.scores) and max(self.scores) > -math.inf
+
+@dataclass(frozen=True, slots=True)
+class KeepableRow:
+    """A vocabulary row in memory of its own, with finite values only."""
+
+    payload: Any
+    num_bytes: int
 
 
 class LabelScorer:
     """Scores one set of labels for items of one prompt and template. Opens the model.
 
-    Raises LabelError for unusable labels, RequestError where the chat template refuses such messages, ContextTooLong
-    where the prompt alone does not fit.
+    With `whole`, all tokens of a label are scored also where first tokens tell the labels apart. Raises LabelError for
+    unusable labels, RequestError where the chat template refuses such messages, ContextTooLong where the prompt alone
+    does not fit.
     """
 
-    def __init__(self, engine: TransformersEngine, labels: Sequence[str], *, prompt: str, template: str) -> None:
+    def __init__(
+        self, engine: TransformersEngine, labels: Sequence[str], *, prompt: str, template: str, whole: bool = False
+    ) -> None:
         self._engine = engine
         self._loaded = engine.loaded
         self._prompt = prompt
@@ -51,7 +61,7 @@ class LabelScorer:
         shortest = self._request("x")
         engine.prepare(shortest)  # a prompt that leaves no room is one error, not one for each item
         opening = ChatTemplate(self._loaded.tokenizer).render(shortest).text
-        self.labels: LabelSet = label_set(self._loaded.tokenizer, opening, labels, end_ids=ends)
+        self.labels: LabelSet = label_set(self._loaded.tokenizer, opening, labels, end_ids=ends, whole=whole)
         self.unsupported_cache = engine.unsupported_cache
         self._packs = self.unsupported_cache is None and takes_mask_4d(self._loaded.model)
         self.pack_tokens = PACK_TOKENS if self._packs else 0
@@ -63,6 +73,16 @@ class LabelScorer:
         return self._engine.fingerprint
 
     @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """Held, no other pass of this model begins. The holder's own passes do."""
+        return self._loaded.lock
+
+    @property
+    def row_suffices(self) -> bool:
+        """Whether the row after a prompt is all that its scores need, so that a kept one saves every pass."""
+        return not any(trie.tokens for trie in self._tries)
+
+    @property
     def model(self) -> str:
         return self._engine.model
 
@@ -72,14 +92,7 @@ class LabelScorer:
 
     def tokenise(self, text: str) -> tuple[int, ...]:
         """All tokens of an item's prompt. Raises RequestError or ContextTooLong for a text that cannot be scored."""
-        if not isinstance(text, str):
-            raise RequestError(f"an item is text, not {type(text).__name__}")
-        if not text.strip():
-            raise RequestError("the text is empty")
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise RequestError("the text is not valid Unicode (a lone surrogate)") from None
+        check_text(text)
         ids = self._engine.prepare(self._request(text)).ids
         longest = max(max(trie.depths, default=-1) + 1 for trie in self._tries) if self._tries else 0
         if self._context is not None and len(ids) + longest > self._context:
@@ -89,39 +102,42 @@ class LabelScorer:
             )
         return ids
 
+    def content_free(self) -> tuple[tuple[int, ...], ...]:
+        """Prompts with texts that say nothing, for the labels' prior. Raises ContextTooLong."""
+        return tuple(self.tokenise(text) for text in CONTENT_FREE)
+
     def stable_tokens(self, first_items: Sequence[Sequence[int]]) -> tuple[int, ...]:
         """The tokens that every item's prompt begins with, as far as probes and the first items tell.
 
         Chosen among whole prompts in token space, so that a text that merges with what stands before it only makes
         the prefix a token shorter.
         """
-        prompts = [list(ids) for ids in first_items]
-        prompts += [list(self._engine.prepare(self._request(probe)).ids) for probe in PROBES]
+        prompts = [*first_items, *self._probes]
         # One token at least is left to compute, even where two prompts are equal.
         longest = min(len(ids) for ids in prompts) - 1
         return tuple(prompts[0][: next((i for i in range(longest) if len({p[i] for p in prompts}) > 1), longest)])
 
-    def compute(self, past: Sequence[KVRun], ids: Sequence[int]) -> KVRun | None:
+    @cached_property
+    def _probes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(self._engine.prepare(self._request(probe)).ids for probe in PROBES)
+
+    def compute(self, past: Sequence[KVRun], ids: Sequence[int], *, kv_dtype: str | None = None) -> KVRun | None:
         """The KV of `ids`, which follow `past`; None where a value is not finite."""
-        import torch
+        runs = prefill(self._loaded, past, [ids], kv_dtype=kv_dtype)
+        return runs[0] if runs is not None else None
 
-        start = sum(run.num_tokens for run in past)
+    def ready(self, runs: Sequence[KVRun]) -> tuple[KVRun, ...]:
+        """The same KV as passes take it without a copy, so that each pack does not make one: in the model's precision,
+        and in one piece where a pack would have to gather it."""
+        from cachestack.engines.transformers.attention import can_share
+        from cachestack.engines.transformers.growing import MAX_PARTS
 
-        def work() -> KVRun | None:
-            cache = fork(past, self._loaded.model.config)
-            tokens = torch.tensor([list(ids)], dtype=torch.long, device=self._loaded.device)
-            forward(self._loaded.model, input_ids=tokens, cache=cache)
-            payload = cut(cache, start, start + len(ids))
-            return run_of(payload, start) if payload.is_finite() else None
-
-        return self._guarded(work)
-
-    def gather(self, runs: Sequence[KVRun]) -> tuple[KVRun, ...]:
-        """The same KV in one piece, so that each pack gathers it in one copy a layer, not one a block."""
-        if len(runs) <= 1:
-            return tuple(runs)
-        num_tokens = sum(run.num_tokens for run in runs)
-        return (run_of(cut(fork(runs, self._loaded.model.config), 0, num_tokens), 0),)
+        model = self._loaded.model
+        same = tuple(_in_dtype(run, self._loaded.dtype) for run in runs)
+        with self._loaded.lock:
+            if len(same) <= 1 or (can_share(model) and len(same) <= MAX_PARTS):
+                return same
+        return (run_of(cut(fork(same, model.config), 0, sum(run.num_tokens for run in same)), 0),)
 
     def score(self, past: Sequence[KVRun], suffixes: Sequence[Sequence[int]]) -> tuple[LabelScores, ...]:
         """Scores after `past` and each suffix, in one pack."""
@@ -136,6 +152,22 @@ class LabelScorer:
         if self.unsupported_cache is None:
             return self.score((), [ids])[0]
         return self._guarded(lambda: _plain([score_whole(self._loaded.model, ids, self.labels)]))[0]
+
+    def scores_of(self, row: Any) -> LabelScores:
+        """Scores from a row that was kept. Only where `row_suffices`."""
+        assert self.row_suffices, "these labels need more than one row"
+        return LabelScores(tuple(first_token_scores(self.labels, row).tolist()), row)
+
+    def keepable(self, scored: LabelScores) -> KeepableRow | None:
+        """The row for keeping; None where a value is not finite."""
+        import torch
+
+        row = scored.row
+        if not bool(torch.isfinite(row).all()):
+            return None
+        num_bytes = row.numel() * row.element_size()
+        # A row of a pack is a view: kept as it is, it would keep the rows of the whole pack.
+        return KeepableRow(row if row.untyped_storage().nbytes() == num_bytes else row.clone(), num_bytes)
 
     def difference(self, first: LabelScores, second: LabelScores) -> float:
         """The largest absolute difference between the two vocabulary rows."""
@@ -158,5 +190,22 @@ class LabelScorer:
             raise EngineError(f"the model failed while it scored labels: {error}") from error
 
 
+def check_text(text: str) -> None:
+    """Raises RequestError for what is no text to score, whatever the model."""
+    if not isinstance(text, str):
+        raise RequestError(f"an item is text, not {type(text).__name__}")
+    if not text.strip():
+        raise RequestError("the text is empty")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise RequestError("the text is not valid Unicode (a lone surrogate)") from None
+
+
 def _plain(scored: Sequence[Scored]) -> tuple[LabelScores, ...]:
     return tuple(LabelScores(tuple(s.scores.tolist()), s.row) for s in scored)
+
+
+def _in_dtype(run: KVRun, dtype: str) -> KVRun:
+    payload = run.payload.as_dtype(dtype)
+    return run if payload is run.payload else replace(run, payload=payload)
