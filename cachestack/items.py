@@ -86,6 +86,8 @@ def _cells_of_any_length() -> Iterator[None]:
 
 def _bytes_of(path: str, stdin: BinaryIO | None) -> bytes:
     if path == "-":
+        if stdin is None and sys.stdin is None:
+            raise InputFileError("standard input is closed; name a file")
         return (stdin or sys.stdin.buffer).read()
     try:
         return Path(path).read_bytes()

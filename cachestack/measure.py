@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-from cachestack.classify import FIRST_ITEMS, check_template, spread
+from cachestack.classify import check_template, spread
+from cachestack.classifying import FIRST_ITEMS
 from cachestack.errors import ContextTooLong, RequestError, UsageError
 
 if TYPE_CHECKING:

@@ -17,22 +17,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TenantRows:
-    """Kept logits as one tenant sees them, of the model in the state that `fingerprint` names."""
+    """Kept logits as one tenant sees them, of the model in the state that `fingerprint` names, over KV that is kept in
+    the precision `kv_dtype`: the policy's word."""
 
     rows: LogitRows
     fingerprint: str
     tenant: str
+    kv_dtype: str
+
+    @property
+    def _names(self) -> dict[str, str]:
+        """What rows must have in common to be found."""
+        return {"fingerprint": f"{self.fingerprint} {self.kv_dtype}", "tenant": self.tenant}
 
     @classmethod
     def of(cls, rows: LogitRows | None, scorer: LabelScorer, policy: Policy, tenant: str) -> TenantRows | None:
         """None where nothing is kept: the stack keeps no rows, or the policy has the prefix layer switched off."""
-        return None if rows is None or not policy.prefix.enabled else cls(rows, scorer.fingerprint, tenant)
+        if rows is None or not policy.prefix.enabled:
+            return None
+        return cls(rows, scorer.fingerprint, tenant, policy.prefix.kv_dtype)
 
     def find(self, scorer: LabelScorer, ids: Sequence[int], user: str | None = None) -> LabelScores | None:
         """Scores without a pass; None where the row is not there, or is not all that these labels need."""
         if not scorer.row_suffices:
             return None
-        row = self.rows.find(ids, fingerprint=self.fingerprint, tenant=self.tenant, user=user)
+        row = self.rows.find(ids, **self._names, user=user)
         return None if row is None else scorer.scores_of(row)
 
     def keep(
@@ -49,8 +58,7 @@ class TenantRows:
         for ids, one, user in zip(prompts, scored, users, strict=True):
             row = scorer.keepable(one)
             if row is not None:
-                names = {"fingerprint": self.fingerprint, "tenant": self.tenant}
-                self.rows.keep(ids, row.payload, row.num_bytes, **names, user=user, epoch=epoch)
+                self.rows.keep(ids, row.payload, row.num_bytes, **self._names, user=user, epoch=epoch)
 
 
 def score_behind(

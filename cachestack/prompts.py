@@ -47,7 +47,7 @@ class Examples:
 
     def __post_init__(self) -> None:
         _check_version(self.version)
-        object.__setattr__(self, "pairs", tuple(_pair(pair) for pair in _listed(self.pairs, "examples")))
+        object.__setattr__(self, "pairs", tuple(_pair(pair) for pair in _listed(self.pairs, "examples", "Examples or")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,9 @@ class StructuredPrompt:
 
     def __post_init__(self) -> None:
         context = self.cached_context
-        several = (context,) if isinstance(context, (str, Part)) else _listed(context, "cached_context")
+        several = (
+            (context,) if isinstance(context, (str, Part)) else _listed(context, "cached_context", "text, a Part, or")
+        )
         examples = self.examples if isinstance(self.examples, Examples) else Examples(self.examples)  # type: ignore[arg-type]
         object.__setattr__(self, "system_instructions", _part(self.system_instructions, "system_instructions"))
         object.__setattr__(self, "cached_context", tuple(_part(part, "cached_context") for part in several))
@@ -110,7 +112,7 @@ class StructuredPrompt:
         except ValidationError as error:
             raise RequestError(_explained(error)) from None
         shots = form.examples
-        listed = shots.pairs if isinstance(shots, _ExamplesForm) else shots
+        listed = shots.pairs if isinstance(shots, _ExamplesForm) else shots or ()
         context = form.cached_context if isinstance(form.cached_context, list) else [form.cached_context]
         return StructuredPrompt(
             system_instructions=_of_form(form.system_instructions),
@@ -157,9 +159,11 @@ def _part(value: Any, name: str) -> Part | None:
     return Part(value)
 
 
-def _listed(value: Any, name: str) -> tuple[Any, ...]:
+def _listed(value: Any, name: str, besides: str) -> tuple[Any, ...]:
+    if value is None:
+        return ()
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Sequence):
-        raise RequestError(f"{name} must be a list, not {type(value).__name__}")
+        raise RequestError(f"{name} must be {besides} a list, not {type(value).__name__}")
     if any(item is None for item in value):
         raise RequestError(f"{name} must not hold None")
     return tuple(value)
@@ -205,8 +209,8 @@ class _ExamplesForm(_Form):
 
 class _PromptForm(_Form):
     system_instructions: str | _PartForm | None = None
-    cached_context: str | _PartForm | list[str | _PartForm] = []
-    examples: list[_PairForm] | _ExamplesForm = []
+    cached_context: str | _PartForm | list[str | _PartForm] | None = None
+    examples: list[_PairForm] | _ExamplesForm | None = None
     user_query: str | _PartForm | None = None
 
 

@@ -6,7 +6,7 @@ calls over one prefix share their passes; a question asked before is answered fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,7 @@ class _Task:
     prompt: str
     template: str
     scores: Scores
+    kv_dtype: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class TextScoring:
         engine: TransformersEngine,
         policy: Policy,
         text: str,
-        labels: Sequence[str],
+        labels: Iterable[str],
         *,
         prompt: str,
         template: str,
@@ -92,9 +93,11 @@ class TextScoring:
         from cachestack.engines.transformers.labels import check_labels
 
         check_template(template)
-        if isinstance(labels, str) or not all(isinstance(label, str) for label in labels):
-            check_labels(labels)  # says what is wrong
-        task = _Task(engine, engine.fingerprint, tenant, tuple(labels), prompt, template, how.scores)
+        chosen = labels if isinstance(labels, str) else tuple(labels)
+        if isinstance(chosen, str) or not all(isinstance(label, str) for label in chosen):
+            check_labels(chosen)  # says what is wrong
+        kv_dtype = policy.prefix.kv_dtype
+        task = _Task(engine, engine.fingerprint, tenant, tuple(chosen), prompt, template, how.scores, kv_dtype)
         return self._lanes.get(task, lambda: _Lane(task, self._prefix, self.rows)).score(text, user, policy, how)
 
     def invalidate(self, tenant: str | None, user: str | None = None) -> None:
@@ -119,7 +122,7 @@ class _Lane:
         self._scorer = LabelScorer(
             task.engine, task.labels, prompt=task.prompt, template=task.template, whole=task.scores == "mean"
         )
-        self._rows = None if rows is None else TenantRows(rows, task.fingerprint, task.tenant)
+        self._rows = None if rows is None else TenantRows(rows, task.fingerprint, task.tenant, task.kv_dtype)
         self._stable = () if self._scorer.unsupported_cache is not None else self._scorer.stable_tokens(())
         self._decider: Decider | None = None
         self._batcher: MicroBatcher[_Member, _Scored] = MicroBatcher(
@@ -171,7 +174,7 @@ class _Lane:
     ) -> Iterator[tuple[_Member, _Scored]]:
         packed = [member for member in new if self._begins(member.ids)]
         if packed:
-            self._open(kept, packed[0].ids)
+            self._open(kept, packed[0].ids, len(packed))
         packed = [member for member in packed if kept.begins(member.ids)]
         if packed:
             prompts, users = [member.ids for member in packed], [member.user for member in packed]
@@ -184,21 +187,27 @@ class _Lane:
                 yield member, _Scored(score_alone(self._scorer, rows, member.ids, member.user), by, 0)
 
     def _decided_by(self, kept: KeptPrefix, rows: TenantRows | None) -> Decider:
-        if self._decider is not None:
+        if self._decider is not None and (not self._decider.prior or self._is_unchanged()):
             return self._decider
+        if self._decider is not None:
+            rows = None  # they are of the model before it was changed, like the prior
         how = Deciding(self._task.scores)
         if how.scores == "prior":
-            clean = next((ids for ids in self._scorer.content_free() if self._begins(ids)), None)
-            if clean is not None:
-                self._open(kept, clean)
+            clean = [ids for ids in self._scorer.content_free() if self._begins(ids)]
+            if clean:
+                self._open(kept, clean[0], len(clean))
         made = decider(self._scorer, how, kept, rows)
-        if self._scorer.fingerprint == self._task.fingerprint:
+        if self._decider is None and self._is_unchanged():
             self._decider = made
         return made
 
-    def _open(self, kept: KeptPrefix, item: tuple[int, ...]) -> None:
+    def _is_unchanged(self) -> bool:
+        """Whether the model is still what the calls of this lane found it to be."""
+        return self._scorer.fingerprint == self._task.fingerprint
+
+    def _open(self, kept: KeptPrefix, item: tuple[int, ...], num_items: int) -> None:
         if not kept.is_open:
-            kept.open_at(self._stable, item)
+            kept.open_at(self._stable, item, num_items=num_items)
 
     def _begins(self, ids: tuple[int, ...]) -> bool:
         n = len(self._stable)

@@ -5,26 +5,25 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cachestack.asking import Prompt, as_request
 from cachestack.comparing import Comparison, compare_requests
 from cachestack.decisions import Response
 from cachestack.driver import Drive, Stream, drive
-from cachestack.engines.base import Engine, exhaust, is_token_engine
+from cachestack.engines.base import Engine, exhaust
 from cachestack.entries import Selector
 from cachestack.errors import ConfigError, UsageError
 from cachestack.explaining import Explanation, explain_run
 from cachestack.identity import Identities
-from cachestack.labelling import Deciding, Scores
+from cachestack.in_process import InProcess
 from cachestack.performer import Performer
 from cachestack.pipeline import PRIMARY, Pipeline, Run, completed
 from cachestack.policy import Policy
 from cachestack.policy_set import PolicySet
-from cachestack.prefix.base import PoolSizes
 from cachestack.prefix.layer import PrefixLayer
 from cachestack.prefix.rows import LogitRows
 from cachestack.requests import Request
@@ -36,14 +35,8 @@ from cachestack.stores.base import EntryStore
 from cachestack.tracing import TraceBuilder
 from cachestack.wrap import Wrapper
 
-if TYPE_CHECKING:
-    from cachestack.classified import Label
-    from cachestack.classify import ClassifyReport
-    from cachestack.measure import MeasureReport
-    from cachestack.warming import Warmed
 
-
-class CacheStack:
+class CacheStack(InProcess):
     """One stack serves all tenants, from any number of threads. Close it, or use it as a context manager.
 
     `engines` by name; the first is used unless a request names another. Where the encoder can't be had,
@@ -147,117 +140,6 @@ class CacheStack:
         """
         return Wrapper(self, tenant=tenant, model=model, version=version, name=name, options=options)
 
-    def classify(
-        self,
-        texts: Iterable[str],
-        *,
-        labels: Sequence[str],
-        prompt: str,
-        template: str = "{text}",
-        tenant: str = "default",
-        **options: Any,
-    ) -> ClassifyReport:
-        """Label each text by constrained scoring over a kept prefix. See `cachestack.classify.classify`."""
-        from cachestack.classify import classify
-
-        policy = self.policies.policy(tenant)
-        engine = self._token_engine("classify")
-        report = classify(
-            engine,
-            self._prefix,
-            policy,
-            list(texts),
-            labels,
-            prompt=prompt,
-            template=template,
-            tenant=tenant,
-            rows=self._scoring.rows,
-            **options,
-        )
-        self._stats.count(
-            tenant,
-            classified_items=len(report.results),
-            tokens__prefilled=report.summary.prompt_tokens - report.summary.reused_tokens,
-            tokens__reused=report.summary.reused_tokens,
-        )
-        return report
-
-    def score(
-        self,
-        text: str,
-        *,
-        labels: Sequence[str],
-        prompt: str,
-        template: str = "{text}",
-        tenant: str = "default",
-        user: str | None = None,
-        scores: Scores = "sum",
-        min_probability: float = 0.0,
-        min_mass: float = 0.0,
-    ) -> Label:
-        """Label one text, as `classify` labels each of many; made to be called often, from many threads.
-
-        The prefix is kept as in `classify`. Calls over one prompt that come at the same time share a pass; what was
-        asked before, in the state the model is in, costs none. A text that cannot be scored gives a Label with an
-        error. Raises LabelError, UsageError, RequestError and ContextTooLong as `classify` does, and EngineError where
-        the model fails.
-        """
-        self._check_open()
-        how = Deciding(scores, min_probability, min_mass)
-        done = self._scoring.score(
-            self._token_engine("score"),
-            self.policies.policy(tenant),
-            text,
-            labels,
-            prompt=prompt,
-            template=template,
-            tenant=tenant,
-            user=user,
-            how=how,
-        )
-        self._stats.count(
-            tenant,
-            classified_items=1,
-            tokens__prefilled=done.num_tokens - done.reused_tokens,
-            tokens__reused=done.reused_tokens,
-        )
-        return done.label
-
-    def measure(self, prompt: str, texts: Sequence[str], **options: Any) -> MeasureReport:
-        """Whether keeping `prompt` would pay for these items on this machine. See `cachestack.measure.measure`."""
-        from cachestack.measure import measure
-
-        return measure(self._token_engine("measure"), prompt, texts, **options)
-
-    def warm(
-        self,
-        prompt: Prompt | Request | None = None,
-        *,
-        pin_s: float | None = None,
-        engine: str | None = None,
-        **options: Any,
-    ) -> Warmed:
-        """Compute and keep the stable part of a prompt before anybody asks, without generating anything.
-
-        `prompt` and `options` as in `chat`. With `system` alone, or with messages that do not end with the user's, all
-        that is given is the prefix; else what a request keeps as stable: the system prompt, marked messages, the
-        history. The next request that begins so is a full hit, equal bit for bit to one that was never warmed. `pin_s`
-        keeps the prefix from eviction for so many seconds. Where nothing can be kept, `Warmed.reason` says why. One
-        prompt a call: warm several in a loop. Raises RequestError, UnknownTenant, ContextTooLong, EngineError.
-        """
-        from cachestack.warming import is_duration, warm
-
-        self._check_open()
-        if not (pin_s is None or is_duration(pin_s)):
-            raise UsageError(f"pin_s must be a positive number of seconds, not {pin_s!r}")
-        request = as_request(() if prompt is None else prompt, **options)
-        chosen = self._token_engine("warm", engine)
-        warmed = warm(
-            chosen, self._prefix, self.policies.policy(request.tenant), request, pin_s=pin_s, clock=self._clock
-        )
-        self._stats.count(request.tenant, tokens__prefilled=warmed.computed_tokens)
-        return warmed
-
     # Inspecting
 
     def explain(self, prompt: Prompt | Request, *, engine: str | None = None, **options: Any) -> Explanation:
@@ -279,10 +161,6 @@ class CacheStack:
     def stats(self) -> Snapshot:
         """Statistics of all tenants, earlier runs on the same home included."""
         return self._stats.snapshot()
-
-    def memory(self) -> PoolSizes:
-        """The KV that is kept: bytes and tokens by model, dtype and tenant, by prefix, and the budget."""
-        return self._prefix.sizes()
 
     def report_wrong(self, hit_id: str, *, tenant: str) -> bool:
         """Report that the answer `hit_id` (`Response.hit_id`) was wrong: its entry is removed and the report counted.
@@ -369,12 +247,6 @@ class CacheStack:
         if name not in self._engines:
             raise UsageError(f"no engine is named {name!r}; there are: {', '.join(self._engines)}")
         return self._engines[name]
-
-    def _token_engine(self, what: str, name: str | None = None) -> Any:
-        engine = self._engine(name)
-        if not is_token_engine(engine):
-            raise UsageError(f"{what} needs the in-process engine; build the stack with CacheStack.local()")
-        return engine
 
 
 def _close(stats: Stats, performer: Performer) -> None:

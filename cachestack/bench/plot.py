@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import fill
@@ -30,6 +31,8 @@ def require_matplotlib(file: Path) -> None:
         raise MissingExtra("matplotlib", EXTRA)
     if not file.parent.is_dir():
         raise UsageError(f"there is no folder {str(file.parent)!r} for the plot; make it, or give another file")
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise UsageError(f"a plot cannot be written to {str(file)!r}; give another file")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     kinds = FigureCanvasAgg.get_supported_filetypes()
@@ -63,7 +66,10 @@ def plot(document: Mapping[str, Any], file: Path) -> None:
     )
     figure.suptitle("Time an item takes, and paired ratios with their intervals", fontsize=13)
     figure.supxlabel(fill(about, 60 * len(prefixes)), fontsize=8, color="#444444")
-    figure.savefig(file, dpi=150)
+    try:
+        figure.savefig(file, dpi=150)
+    except OSError as error:
+        raise UsageError(f"the plot cannot be written to {str(file)!r}: {error.strerror or error}") from error
 
 
 def _bars(axis: Any, figures: Mapping[str, Any]) -> None:

@@ -78,10 +78,6 @@ def prefix(
         document = read_document(saved)
     else:
         document = _measured(model, peer=peer, gguf=peer_gguf, reps=reps, quick=quick, profile=profile)
-    if plot is not None:
-        from cachestack.bench.plot import plot as draw
-
-        draw(document, plot)
     if json:
         print_json(document)
     elif markdown:
@@ -90,6 +86,10 @@ def prefix(
         typer.echo(as_markdown(document), nl=False)
     else:
         show(document)
+    if plot is not None:  # after the figures are out: minutes of measuring are not lost with a picture
+        from cachestack.bench.plot import plot as draw
+
+        draw(document, plot)
     if not document["agreement"]["holds"]:
         raise typer.Exit(1)
 

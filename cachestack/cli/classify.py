@@ -102,9 +102,9 @@ def command(
     with ExitStack() as ending:
         results = ResultFile(out) if out is not None and out != "-" else None
         if results is not None:
+            ending.enter_context(_ended_in_order())  # to the very end: until the file is in its place
             ending.callback(_say_if_stopped, results, len(texts))
             ending.enter_context(results)
-            ending.enter_context(_ended_in_order())
         write = None if json and results is None else _writer(results, out, texts)
         stack = ending.enter_context(CacheStack.local(model=model, encoder="none", policies=policies))
         progress = ending.enter_context(_progress_bar())
@@ -186,9 +186,11 @@ def _say_if_stopped(results: ResultFile, num_items: int) -> None:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """SIGTERM, as a scheduler sends it, ends the run as Ctrl-C does: the rows so far become the file."""
+    """SIGTERM, as a scheduler sends it, ends the run as Ctrl-C does: the rows so far become the file. A second one
+    changes nothing."""
 
     def end(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
     if threading.current_thread() is not threading.main_thread():

@@ -51,6 +51,10 @@ def command(
 
     Exit status 1 if nothing could be kept of one of them.
     """
+    from cachestack.warming import is_duration
+
+    if not (pin_s is None or is_duration(pin_s)):
+        raise UsageError(f"--pin takes a positive number of seconds, not {pin_s}")
     prompts = [_read(path, system_only=system_only) for path in prompt]
     from cachestack.stack import CacheStack
 
@@ -89,8 +93,10 @@ def _read(path: str, *, system_only: bool) -> Prompt:
             raise UsageError(f"{path} is no JSON: {error}") from None
         if isinstance(document, dict):
             from cachestack.prompts import StructuredPrompt
+            from cachestack.warming import STAND_IN
 
-            messages = StructuredPrompt.from_json(document)
+            parts = StructuredPrompt.from_json(document)
+            messages = parts if parts.user_query is not None else parts.with_query(STAND_IN.content)
         elif isinstance(document, list):
             messages = document
         else:

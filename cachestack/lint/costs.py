@@ -125,9 +125,7 @@ def _kept(
         least = MIN_SAID if role in SAID else MIN_VARIABLE if is_late else 0
         is_content = sum(pair.lost[n:]) < (0 if parting.piece.share else least)
         is_edit = kind in EDITED and counts[pair.family, kind] == 1 and sizes[pair.family] >= MANY
-        is_edit = is_edit or (
-            kind in ROUNDED and counts[pair.family, kind] < MIN_ROUNDED * (sizes[pair.family] - 1)
-        )
+        is_edit = is_edit or (kind in ROUNDED and counts[pair.family, kind] < MIN_ROUNDED * (sizes[pair.family] - 1))
         if kind == "variable":
             is_rare = counts[pair.family, kind] < max(2, MIN_OFTEN * (sizes[pair.family] - 1))
             is_content = is_content or is_rare or sum(pair.lost[n:]) < MIN_VARIABLE

@@ -11,6 +11,8 @@ from cachestack.lint.logs import LoggedPrompt
 from cachestack.lint.rendering import SYSTEM_ROLES
 
 MIN_SHARED, SURELY_SHARED = 0.3, 30
+MAX_KNOWN = 64
+"""Of the families with a triple, so many are looked at: what more of them have tells none from another."""
 HEAD_WORDS, TAIL_WORDS = 400, 100
 WORD = re.compile(r"\w+")
 NUMBER = re.compile(r"\w*\d\w*")
@@ -41,7 +43,9 @@ class Families:
         family = len(self._sizes)
         self._sizes.append(max(1, len(triples)))
         for triple in triples:
-            self._by_triple[tenant, triple].append(family)
+            known = self._by_triple[tenant, triple]
+            if len(known) < MAX_KNOWN:
+                known.append(family)
         return family
 
 

@@ -42,12 +42,12 @@ def read_log(path: str, *, format: LogFormat | None = None, stdin: BinaryIO | No
     and a whole that is a JSON object or list means JSON.
     """
     name = "standard input" if path == "-" else path
-    text = _text_of(path, name, stdin)
-    if not text.strip():
-        raise InputFileError(f"{name} is empty; it should hold requests as JSONL, or a prompt as text")
     suffix = Path(path).suffix.lower()
     if format is None and suffix in TABLES:
         raise InputFileError(f"{name} is a table; write one JSON object a line (.jsonl) with messages or a prompt")
+    text = _text_of(path, name, stdin)
+    if not text.strip():
+        raise InputFileError(f"{name} is empty; it should hold requests as JSONL, or a prompt as text")
     chosen = format or SUFFIXES.get(suffix) or _sniff(text)
     if chosen == "text":
         yield LoggedPrompt(text=text, source=name)
@@ -98,9 +98,13 @@ def as_logged(row: Any, source: str) -> LoggedPrompt:
 
 def _is_conversation(row: Any) -> bool:
     """Messages by themselves, as an application sends them."""
-    return isinstance(row, (list, tuple)) and bool(row) and all(
-        isinstance(item, Message) or (isinstance(item, Mapping) and "role" in item and "messages" not in item)
-        for item in row
+    return (
+        isinstance(row, (list, tuple))
+        and bool(row)
+        and all(
+            isinstance(item, Message) or (isinstance(item, Mapping) and "role" in item and "messages" not in item)
+            for item in row
+        )
     )
 
 

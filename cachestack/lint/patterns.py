@@ -77,7 +77,8 @@ NAME_CUE = re.compile(
     r"(?i)\b(?:(?:name|nom|prénom|prenom|user(?:name)?|customer|client|utilisat(?:eur|rice)|patient|employee|helping|help"
     r"|assisting|assistant (?:to|of|for|de)|talking (?:to|with)|speaking (?:to|with)|chatting with|working for"
     r"|parle[sz]? (?:à|avec)|aide[sz]?|hello|hi|dear|bonjour|cher|chère)"
-    r"[\"'`*]{0,2}[ \t]*(?:[:=,>]|is|est|named|nommée?)?|(?:mr|mrs|ms|mme|m|dr)\.?|monsieur|madame)[ \t]*[\"'`*]{0,2}[ \t]*\Z"
+    r"[\"'`*]{0,2}[ \t]*(?:[:=,>]|is|est|named|nommée?)?|(?:mr|mrs|ms|mme|m|dr)\.?|monsieur|madame)"
+    r"[ \t]*[\"'`*]{0,2}[ \t]*\Z"
 )
 KEY_VALUE = re.compile(
     r"(?:^|[\n|;,({<\[])[ \t]*(?:[-*•]\s*)?[\"'`*]{0,2}(?P<key>[^\W\d_][\w .'’/-]{0,31}?)[\"'`*]{0,2}"

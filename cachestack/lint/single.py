@@ -19,7 +19,7 @@ KNOWN_BOS = ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "[BOS]")
 MIN_PARAGRAPH_WORDS = 12
 NEARLY = 0.8
 SKETCH = 6
-GAP = re.compile(r"\s*\n[^\S\n]*\n\s*")
+GAP = re.compile(r"(?<!\s)\s*\n[^\S\n]*\n\s*")  # from a run's first blank only: else a long run takes its square
 WORDS = re.compile(r"\w+")
 PLACEHOLDER_KINDS = {
     "date": "date", "today": "date", "current_date": "date", "now": "timestamp", "datetime": "timestamp",

@@ -63,17 +63,21 @@ class PrefillCost:
 
     def seconds(self, num_tokens: int, *, past_tokens: int = 0) -> float:
         """Estimated seconds of one pass; 0 for no tokens, and while nothing is known."""
-        if num_tokens < 1 or self._coefficients is None:
+        known = self._coefficients  # read once: another thread may replace them, or forget them
+        if num_tokens < 1 or known is None:
             return 0.0
-        return self._coefficients[0] + self.saved_s(past_tokens, past_tokens + num_tokens)
+        return known[0] + _saved_s(known, past_tokens, past_tokens + num_tokens)
 
     def saved_s(self, start: int, stop: int) -> float:
         """Estimated seconds that a prompt is ready earlier when KV of `[start, stop)` is there already; 0 while nothing
         is known. The pass itself is not counted: at least one token is computed in any case."""
-        if stop <= start or self._coefficients is None:
-            return 0.0
-        _, per_token, per_pair = self._coefficients
-        return per_token * (stop - start) + per_pair * (stop * stop - start * start) / 2
+        known = self._coefficients
+        return 0.0 if stop <= start or known is None else _saved_s(known, start, stop)
+
+
+def _saved_s(coefficients: Coefficients, start: int, stop: int) -> float:
+    _, per_token, per_pair = coefficients
+    return per_token * (stop - start) + per_pair * (stop * stop - start * start) / 2
 
 
 class PrefillCosts:

@@ -68,7 +68,8 @@ class BlockPool:
     ) -> Lease | None:
         """A lease on the longest kept beginning of `ids[:max_tokens]`, or None. `user` becomes one of its principals.
 
-        One of fewer than `min_tokens` is no use of anything: templates begin alike. `is_use=False`: nobody is saved anything, so that it does not count for what the beginning is worth.
+        One of fewer than `min_tokens` is no use of anything: templates begin alike. `is_use=False`: nobody is saved
+        anything, so that it does not count for what the beginning is worth.
         """
         with self._lock:
             found = self._index.longest(ids, max_tokens, Space(fingerprint, salt))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -111,8 +112,11 @@ def test_the_picture_is_made(saved, tmp_path, ending, capsys):
 
 
 @needs_matplotlib
-@pytest.mark.parametrize(("name", "says"), [("none/x.png", "there is no folder"), ("x.txt", "endings: ")])
+@pytest.mark.parametrize(
+    ("name", "says"), [("none/x.png", "there is no folder"), ("x.txt", "endings: "), ("d.png", "cannot be written to")]
+)
 def test_a_picture_that_cannot_be_made_is_named_before_anything_is_measured(tmp_path, name, says, capsys):
+    (tmp_path / "d.png").mkdir()
     assert main(["bench", "prefix", "--plot", str(tmp_path / name)]) == 2
     assert says in capsys.readouterr().err
 
@@ -141,7 +145,49 @@ def test_wrong_calls_exit_2(arguments, says, capsys):
     assert says in err
 
 
-@pytest.mark.parametrize("text", ["no json", "[]", '{"format": 99, "prefix": {}}'])
+BREAKS = {
+    "prefix": lambda d: d.update(prefix={}),
+    "prefix.167.whole_ms": lambda d: d["prefix"]["167"].update(whole_ms=None),
+    "prefix.167.ratios": lambda d: d["prefix"]["167"].update(ratios={}),
+    "prefix.977.agreement": lambda d: d["prefix"]["977"].pop("agreement"),
+    "agreement": lambda d: d.update(agreement=[]),
+    "machine.cpu": lambda d: d.update(machine={}),
+    "targets.0": lambda d: d.update(targets=[1]),
+    "suffix_tokens": lambda d: d.pop("suffix_tokens"),
+    "peer_same_argmax": lambda d: d["prefix"]["167"]["agreement"].pop("peer_same_argmax"),
+    "NaN": lambda d: d.update(elapsed_s=float("nan")),
+}
+
+
+@pytest.mark.parametrize("place", BREAKS)
+@pytest.mark.parametrize("form", [[], ["--json"], ["--markdown"]])
+def test_a_document_with_a_hole_is_refused_and_the_place_named(full, saved, place, form, capsys):
+    BREAKS[place](full)
+    assert main(["bench", "prefix", "--from", saved(), *form]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert place in err
+
+
+def test_a_document_with_a_byte_order_mark_is_read(saved, capsys):
+    path = Path(saved())
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert main(["bench", "prefix", "--from", str(path), "--json"]) == 0
+
+
+@needs_matplotlib
+def test_figures_are_printed_before_the_picture_that_fails(saved, tmp_path, monkeypatch, capsys):
+    def full_disk(self, *args, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full_disk)
+    assert main(["bench", "prefix", "--from", saved(), "--json", "--plot", str(tmp_path / "x.png")]) == 2
+    out, err = capsys.readouterr()
+    assert json.loads(out)["prefix"]
+    assert "No space left" in err
+
+
+@pytest.mark.parametrize("text", ["no json", "[]", '{"format": 99, "prefix": {}}', "[" * 100_000])
 def test_another_document_is_refused(tmp_path, text, capsys):
     (tmp_path / "x.json").write_text(text)
     assert main(["bench", "prefix", "--from", str(tmp_path / "x.json")]) == 2

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from cachestack.classify import WINDOW_ITEMS, ClassifyReport, classify, spread
+from cachestack.classify import ClassifyReport, classify, spread
+from cachestack.classifying import WINDOW_ITEMS
 from cachestack.engines.transformers.packing import score_whole
 from cachestack.engines.transformers.scoring import LabelScorer
 from cachestack.errors import ContextTooLong, LabelError, RequestError, UsageError
 from cachestack.policy import Policy, PrefixPolicy
 from cachestack.prefix.layer import PrefixLayer
+from cachestack.prefix.pool import BlockPool
+from cachestack.prefix.rows import LogitRows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LABELS = ("card", "transfer", "account")
@@ -119,8 +122,6 @@ def test_leases_end_when_a_callback_raises(run, layer):
 
 
 def test_a_pool_too_small_for_the_prefix_changes_no_result(run):
-    from cachestack.prefix.pool import BlockPool
-
     small = PrefixLayer(BlockPool(max_bytes=1000), secret=b"secret")
     report = run(["where is my card", "x"], layer=small, baseline=True)
     assert report.summary.label_mismatches == 0
@@ -134,6 +135,13 @@ def test_a_prefix_too_short_to_keep_is_shared_by_the_items_but_not_kept(run, lay
     assert 0 < report.summary.prefix_tokens < 16
     assert report.summary.num_whole == report.summary.label_mismatches == 0
     assert layer.pool.num_bytes == 0
+
+
+def test_a_single_item_pays_no_pass_for_a_prefix_too_short_to_keep(run, layer, passes, monkeypatch):
+    monkeypatch.setattr(LabelScorer, "compute", None)
+    report = run(["x"], prompt="", template="{text}", baseline=True)
+    assert (report.summary.reason, report.summary.num_whole) == ("prefix_too_short", 1)
+    assert report.summary.label_mismatches == report.summary.max_logit_diff == 0
 
 
 def test_prefix_layer_switched_off_computes_whole_prompts(run, layer):
@@ -190,6 +198,39 @@ def test_output_that_is_not_a_number_is_an_error_of_the_item(make_engine, layer,
     report = classify(engine, layer, Policy(), ["a", "7", "b"], LABELS, prompt=system)
     assert [r.error is None for r in report] == [True, False, True]
     assert "not a number" in report[1].error
+
+
+@pytest.mark.parametrize("scores", ["sum", "prior"])
+def test_a_model_that_is_changed_in_the_middle_answers_as_what_it_is(make_engine, layer, system, scores):
+    """An adapter switched, say: no pass of the new model over KV of the old one, nor its prior or its kept rows."""
+    engine, rows = make_engine(), LogitRows(10**7, b"secret")
+    options = {"prompt": system, "template": "Ticket: {text}", "scores": scores}
+    texts = [f"ticket {n} about a card" for n in range(60)]
+    classify(engine, layer, Policy(), texts, LABELS, rows=rows, **options)
+    weight = engine.loaded.model.model.layers[0].self_attn.v_proj.weight
+
+    def change(start, labels):
+        if start == 0:
+            with torch.no_grad():
+                weight.mul_(-1)
+
+    texts = [f"{text}!" for text in texts]
+    report = classify(engine, layer, Policy(), [*texts, *texts], LABELS, rows=rows, on_results=change, **options)
+    expected = classify(engine, PrefixLayer(BlockPool(10**7), b"s"), Policy(), texts, LABELS, **options)
+    assert report[59].scores == pytest.approx(expected[59].scores, abs=1e-3)
+    assert report[119] == report[59]
+    assert report[0].scores != pytest.approx(expected[0].scores, abs=1e-3)
+    assert layer.sizes().num_leased == 0
+
+
+def test_a_prefix_that_is_no_number_counts_as_nothing_reused(make_engine, layer, system, monkeypatch):
+    """Half of it is kept, the rest cannot be computed: everything is computed whole."""
+    engine = make_engine()
+    classify(engine, layer, Policy(), ["x"], LABELS, prompt=system)
+    monkeypatch.setattr(LabelScorer, "compute", lambda *_, **__: None)
+    summary = classify(engine, layer, Policy(), ["x", "y"], LABELS, prompt=system, template="And {text}").summary
+    assert (summary.reason, summary.num_whole) == ("not_finite", 2)
+    assert (summary.prefix_tokens, summary.cached_tokens, summary.reused_tokens) == (0, 0, 0)
 
 
 def test_no_items_give_an_empty_report(run):

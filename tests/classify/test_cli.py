@@ -15,6 +15,7 @@ import pytest
 
 from cachestack.cli.app import main
 from cachestack.engines.transformers.scoring import LabelScorer
+from cachestack.items import ResultFile
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SUMMARY = {"items", "seconds", "baseline_seconds", "speedup", "label_mismatches", "max_logit_diff", "static_share"}
@@ -241,3 +242,33 @@ def test_an_interrupted_run_keeps_its_file(arguments, tmp_path, capsys, monkeypa
     assert 0 < len(rows) < 200
     assert all(row["label"] for row in rows)
     assert f"stopped after {len(rows)} of 200 items" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_second_sigterm_while_the_run_ends_does_not_cost_the_file(arguments, tmp_path, monkeypatch):
+    late: list[int] = []
+    leave, score = ResultFile.__exit__, LabelScorer.score
+
+    def ending(self, *error):
+        signal.raise_signal(signal.SIGTERM)
+        leave(self, *error)
+
+    def terminated(self, past, suffixes):
+        scored = score(self, past, suffixes)
+        if next(calls) == 1:
+            signal.raise_signal(signal.SIGTERM)
+        return scored
+
+    calls = iter(range(100))
+    monkeypatch.setattr(ResultFile, "__exit__", ending)
+    monkeypatch.setattr(LabelScorer, "score", terminated)
+    items, out = tmp_path / "many.csv", tmp_path / "out.csv"
+    items.write_text("text\n" + "".join(f"where is my card {n}\n" for n in range(200)))
+    arguments[1] = str(items)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: late.append(number))
+    try:
+        assert main([*arguments, "--out", str(out)]) == 143
+        assert late == [], "handled as before while the file was not yet in its place"
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert out.exists()

@@ -109,6 +109,12 @@ def test_one_long_cell_does_not_cost_the_file(tmp_path):
     assert csv.field_size_limit() == before
 
 
+def test_standard_input_that_is_closed(monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(InputFileError, match="standard input is closed"):
+        read_items("-", column="text")
+
+
 def test_missing_file_and_folder(tmp_path):
     with pytest.raises(InputFileError, match="does not exist"):
         read_items(str(tmp_path / "none.csv"), column="text")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import pytest
 
 from cachestack.classify import classify
+from cachestack.engines.transformers.engine import TransformersEngine
+from cachestack.engines.transformers.labels import label_set
 from cachestack.engines.transformers.packing import score_whole
 from cachestack.engines.transformers.scoring import LabelScorer
 from cachestack.policy import Policy
@@ -92,6 +95,21 @@ def test_labels_of_all_kinds_are_the_tokens_that_the_model_would_write(local_eng
     assert [decode(list(ids)) for ids in scorer.labels.ids] == list(ODD_LABELS)
     assert {ODD_LABELS[i] for i in scorer.labels.must_end} >= {"été", "New", "🎉"}
     assert not scorer.labels.by_first_token
+
+
+def test_without_a_chat_template_labels_stand_after_a_space(local_engine):
+    """`Assistant: card` is what such a model writes, not `Assistant:card`: the mass tells."""
+    bare = copy.copy(local_engine.loaded.tokenizer)
+    bare.chat_template = None
+    engine = TransformersEngine.from_parts(local_engine.loaded.model, bare)
+    labels = ("card", "transfer", "account", "other")
+    scorer = LabelScorer(engine, labels, prompt=SYSTEM, template="Message: {text}")
+    assert [bare.decode(list(ids)) for ids in scorer.labels.ids] == [f" {label}" for label in labels]
+    prompt = scorer.tokenise(TEXTS[0])
+    squeezed = label_set(bare, "Assistant:", labels)
+    model = engine.loaded.model
+    ours, theirs = (score_whole(model, prompt, chosen).scores.exp().sum() for chosen in (scorer.labels, squeezed))
+    assert ours > 3 * theirs
 
 
 def test_two_hundred_labels_are_all_in_the_tries_once(local_engine):

@@ -96,3 +96,28 @@ def test_a_structured_prompt_is_warmed(tmp_path: Path, llm_path: Path, capsys: p
     path.write_text(json.dumps({"system_instructions": SYSTEM, "user_query": "Où est mon colis ?"}), encoding="utf-8")
     assert main(["warm", "--prompt", str(path), "--model", str(llm_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["warmed"][0]["reason"] == "published"
+
+
+def test_a_structured_prompt_without_its_query_is_warmed_up_to_its_examples(
+    tmp_path: Path, llm_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its examples are marked as stable, also where conversations are not kept."""
+    parts = {"system_instructions": SYSTEM, "examples": [{"user": "Où est mon colis ?", "assistant": "En route."}]}
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("default: {prefix: {keep_conversations: false}}", encoding="utf-8")
+    tokens = []
+    for name, given in (("query", parts | {"user_query": "Et ma facture ?"}), ("none", parts)):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(given), encoding="utf-8")
+        options = ["--policies", str(policy), "--model", str(llm_path), "--json"]
+        assert main(["warm", "--prompt", str(path), *options]) == 0
+        tokens.append(json.loads(capsys.readouterr().out)["warmed"][0]["num_tokens"])
+    assert tokens[0] == tokens[1] > 0
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_a_pin_of_no_duration_names_the_option(
+    system_file: str, capsys: pytest.CaptureFixture[str], seconds: str
+) -> None:
+    assert main(["warm", "--prompt", system_file, "--pin", seconds, "--model", "/nowhere"]) == 2
+    assert "--pin takes a positive number of seconds" in capsys.readouterr().err

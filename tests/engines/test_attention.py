@@ -169,8 +169,8 @@ def test_another_thread_that_uses_the_model_meanwhile_sees_its_own_attention(mod
     assert torch.equal(found[0], expected)
 
 
-def test_two_engines_of_one_model_take_turns(model: Model) -> None:
-    """Each has a lock of its own; were their passes mixed, a layer would not see the past."""
+def test_two_engines_of_one_model_do_not_disturb_each_other(model: Model) -> None:
+    """Each has a lock of its own; did one put attention back for both, a layer of the other would not see the past."""
     runs = runs_of(model, [0, NUM_TOKENS])
     expected = forward(model, input_ids=NEXT, cache=fork(runs, model.config, shares=True))
     start = threading.Barrier(4)
@@ -188,6 +188,24 @@ def test_two_engines_of_one_model_take_turns(model: Model) -> None:
         thread.join()
     assert len(found) == 80
     assert all(torch.equal(logits, expected) for logits in found)
+
+
+def test_models_that_share_a_configuration_do_not_take_it_from_each_other(model: Model) -> None:
+    """A pass of one that ends while the other computes must leave what the other needs."""
+    other = type(model)(model.config).eval()
+    runs, others = runs_of(model, [0, NUM_TOKENS]), runs_of(other, [0, NUM_TOKENS])
+    expected = forward(model, input_ids=NEXT, cache=fork(runs, model.config, shares=True))
+    positions = torch.arange(NUM_TOKENS, NUM_TOKENS + 3)[None]
+    cache = fork(runs, model.config, shares=True)
+    with over_parts(model, cache):
+        thread = threading.Thread(
+            target=lambda: forward(other, input_ids=NEXT, cache=fork(others, model.config, shares=True))
+        )
+        thread.start()
+        thread.join()
+        got = model(input_ids=NEXT, position_ids=positions, logits_to_keep=1, **{CACHE: cache}).logits.detach()
+    assert torch.equal(got, expected)
+    assert model.config._attn_implementation == "sdpa"
 
 
 def test_a_layer_that_did_not_attend_to_the_past_is_an_error(model: Model) -> None:
@@ -326,6 +344,23 @@ def test_many_parts_are_joined_once_and_the_longest_left_alone(model: Model) -> 
     assert cache.copied_bytes == 9 * BYTES_A_TOKEN
     forward(model, input_ids=NEXT, cache=cache)
     assert cache.copied_bytes == (9 + 3) * BYTES_A_TOKEN
+
+
+def test_kept_in_another_precision_the_past_is_converted_as_it_is_gathered_and_counted_once(model: Model) -> None:
+    (run,) = runs_of(model, [0, NUM_TOKENS])
+    cache = fork((run_of(run.payload.as_dtype("bfloat16"), 0),), model.config)
+    forward(model, input_ids=NEXT, cache=cache)
+    assert cache.layers[0].values.dtype == torch.float32
+    assert cache.copied_bytes == NUM_TOKENS * BYTES_A_TOKEN
+
+
+def test_parts_in_another_order_are_not_cut(model: Model) -> None:
+    """Joining leaves the longest parts first: their keys know their positions, but a run of them would lie."""
+    cache = fork(runs_of(model, [0, 2, 6, 20, 22, 31, NUM_TOKENS]), model.config, shares=True)
+    forward(model, input_ids=NEXT, cache=cache)
+    with pytest.raises(AssertionError, match="another order"):
+        cut(cache, 0, NUM_TOKENS + 3)
+    assert cut(cache, NUM_TOKENS, NUM_TOKENS + 3).num_tokens == 3
 
 
 def test_going_back_leaves_the_tokens_before(model: Model) -> None:

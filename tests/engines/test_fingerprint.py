@@ -170,7 +170,29 @@ def test_tensors_are_hashed_to_the_last_byte(make_model: Make) -> None:
 def test_the_stamp_needs_no_tensor_read(make_model: Make) -> None:
     with torch.inference_mode():
         model = make_model("llama")  # such tensors count no writes
-    assert weights_stamp(model) == weights_stamp(model)
+    assert weights_stamp(model).is_of(weights_stamp(model))
+
+
+def test_a_weight_that_is_replaced_twice_is_noticed_also_where_memory_is_given_again(
+    make_model: Make, engine_of: Make
+) -> None:
+    """The second stands where the first stood, with as many writes: none. It is another tensor all the same."""
+    model = make_model("llama", hidden_size=64)
+    engine, layer = engine_of(model), model.model.layers[0].mlp.up_proj
+    seen = {engine.fingerprint}
+    for scale in range(2, 12):
+        for factor in (0.5, scale):
+            layer.weight = torch.nn.Parameter(torch.ones_like(layer.weight) * factor)
+        seen.add(engine.fingerprint)
+    assert len(seen) == 11
+
+
+def test_a_buffer_that_is_written_to_is_noticed(make_model: Make, engine_of: Make) -> None:
+    model = make_model("llama")
+    engine = engine_of(model)
+    before = engine.fingerprint
+    model.model.rotary_emb.inv_freq.mul_(1.5)
+    assert engine.fingerprint != before
 
 
 # --- files

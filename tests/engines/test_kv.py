@@ -225,6 +225,29 @@ def test_encoder_decoder_and_state_space_models_are_not_supported() -> None:
     assert unsupported_reason(transformers.MambaForCausalLM(mamba)) is not None
 
 
+def test_a_model_that_looks_ahead_is_not_supported() -> None:
+    """BERT and its kin are opened as causal models too, and then each token sees those that follow."""
+    import transformers
+
+    size = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    for is_decoder in (False, True):
+        config = transformers.BertConfig(**size, intermediate_size=64, is_decoder=is_decoder)
+        model = transformers.AutoModelForCausalLM.from_config(config).eval()
+        assert unsupported_reason(model) == (
+            None if is_decoder else "BertLMHeadModel is not set up as a decoder: its tokens see those that follow"
+        )
+
+
+def test_going_back_does_not_write_over_what_was_handed_out(model: Model, ids: torch.Tensor) -> None:
+    cache = fork((), model.config)
+    forward(model, input_ids=ids[:, :20], cache=cache)
+    kept = cut(cache, 0, 20)
+    before = copy_of(kept)
+    cache.truncate(10)
+    forward(model, input_ids=ids[:, :10], cache=cache)
+    assert same(kept, before)
+
+
 def test_a_cache_as_transformers_makes_it_knows_the_model_s_layers(make_model: Callable[..., Model]) -> None:
     sliding = new_cache(make_model("mistral", sliding_window=8).config)
     assert [layer.is_sliding for layer in sliding.layers] == [True, True]

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cachestack.lint.families import Families
+from cachestack.lint.families import MAX_KNOWN, Families
 from cachestack.lint.logs import as_logged
 from tests.lint.conftest import QUESTIONS, RULES, chat, chats, kinds
 
@@ -91,6 +91,17 @@ CLEAN = {
         chat(f"Handbook of {i + 1} March 2026. {RULES}", q, tenant=f"t{i % 2}", user="ana")
         for i, q in zip((0, 1, 0, 1, 0), QUESTIONS, strict=True)
     ],
+    "a date that changes once among many": [
+        chat(f"Today is {1 + i // 40} March 2026. {RULES}", f"{QUESTIONS[i % 5]} {i}") for i in range(80)
+    ],
+    "a profile at the end of the system prompt": [
+        chat(f'{RULES}\n\nProfile: {{"name": "{name}", "plan": "gold", "city": "Lyon", "since": 2019}}', q)
+        for name, q in zip(("Ana", "Bob", "Léa", "Zoé"), QUESTIONS, strict=False)
+    ],
+    "documents, each in two prompts, before a line that all have": [
+        f"{prose(i + 10)}\n\n{prose(20 + i // 2)}\n\nAnswer from the texts above, in one sentence.\n{QUESTIONS[i % 5]}"
+        for i in range(8)
+    ],
     "questions without a system prompt": [{"messages": [{"role": "user", "content": q}]} for q in QUESTIONS],
     "text prompts with the question last": [f"{RULES}\n\nQuestion: {q}\nAnswer:" for q in QUESTIONS],
     "a text with dates and times that stay": [
@@ -118,6 +129,23 @@ def test_what_an_earlier_prompt_made_up_for_is_not_lost_again(run) -> None:
 def test_alternating_forms_are_a_habit_and_no_edit(run) -> None:
     prompts = [chat(RULES.replace(". ", ".\r\n" if i % 2 else ".\n"), f"{QUESTIONS[i % 5]} {i}") for i in range(8)]
     assert kinds(run(prompts)) == ["white_space"]
+
+
+def test_a_capital_behind_a_role_s_header_is_no_name(run) -> None:
+    prompts = [
+        {"messages": [{"role": "user", "content": f"{word} {prose(i, 60)}\n\n{RULES}"}]}
+        for i, word in enumerate(("Train", "Delivery", "Oak"))
+    ]
+    assert kinds(run(prompts)) == ["variable"]
+
+
+def test_what_many_families_have_is_kept_of_a_few() -> None:
+    families = Families()
+    texts = [
+        f"how do i get to {' '.join(f'{a}{b}{c}' for c in 'efghijklm')}" for a in "abcdefghijklm" for b in "opqrstu"
+    ]
+    assert len({families.family_of(as_logged(text, "here")) for text in texts}) == len(texts) > MAX_KNOWN
+    assert max(map(len, families._by_triple.values())) == MAX_KNOWN
 
 
 def test_families_pass_over_numbers_and_keep_tenants_apart() -> None:

@@ -62,6 +62,13 @@ VALUES = [
     ("user_name", "Bonjour {}, voici les règles. ", ["Zoé", "Léa", "Élodie"]),
     ("user_name", "Utilisatrice : {}\n", ["Zoé", "Léa", "Élodie"]),
     ("user_name", "Speaking with Mr. {} today. ", ["Stone", "Martin", "Li"]),
+    ("user_name", "Le client est {}. ", ["M. Dupont", "Mme Roux", "Mlle Petit"]),
+    ("user_name", "You are helping {}. ", ["Jean de la Tour", "Anne-Marie du Pré", "Luc van den Berg"]),
+    ("user_name", "user={}\n", ["jdupont", "aroux", "z.petit"]),
+    ("user_name", "<user>{}</user>\n", ["Ana", "Zoé", "luc42"]),
+    ("user_name", "- **User**: {}\n", ["Ana", "Bob", "Zoé"]),
+    ("identifier", "Commit: {}\n", ["3f9a2b1", "a81bc02", "99f0e1d"]),
+    ("metadata", "<plan>{}</plan>\n", ["gold", "free", "team"]),
     ("language", "Locale: {}\n", ["fr-FR", "en-GB", "pt-BR"]),
     ("language", "Language: {}\n", ["French", "English", "German"]),
     ("language", "Language: {}\n", ["fr", "en", "de"]),
@@ -239,6 +246,24 @@ def test_the_question_before_the_instructions(run) -> None:
     assert kinds(report) == ["variable"]
     assert report.reusable_tokens == 0
     assert report.mended_share > 0.7
+
+
+DOCUMENT = ["river", "stone", "garden", "wooden", "table", "chair", "oak", "delivery", "soft", "light", "market"]
+
+
+@pytest.mark.parametrize("wrap", [lambda text: text, lambda text: {"messages": [{"role": "user", "content": text}]}])
+@pytest.mark.parametrize("num_words", [80, 900])
+def test_instructions_behind_documents_of_any_length(run, wrap, num_words) -> None:
+    draw = random.Random(1)
+    texts = []
+    for question in QUESTIONS:
+        paragraphs = [" ".join(draw.choices(DOCUMENT, k=num_words)).capitalize() + "." for _ in range(2)]
+        texts.append("\n\n".join([*paragraphs, RULES, f"Question: {question}"]))
+    report = run([wrap(text) for text in texts])
+    assert kinds(report) == ["variable"]
+    rules = run(2 * [f"{RULES}\n\nQuestion:"]).reusable_tokens
+    assert abs(report.findings[0].tokens_lost - (len(QUESTIONS) - 1) * rules) < NEAR
+    assert report.findings[0].examples[0].after.strip("⏎").startswith("When a customer")
 
 
 @pytest.mark.parametrize("who", ["User", "Customer", "Utilisateur "])

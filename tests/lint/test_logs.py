@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import sys
 
 import pytest
 
@@ -33,6 +35,8 @@ def one(row):
         ({"messages": [HELLO]}, [("user", "Où est-ce ?")]),
         ({"messages": [HELLO], "system": "Be brief."}, [("system", "Be brief."), ("user", "Où est-ce ?")]),
         ({"prompt": "Hi", "system": "Be brief."}, [("system", "Be brief."), ("user", "Hi")]),
+        ([HELLO], [("user", "Où est-ce ?")]),
+        ({"messages": (HELLO,)}, [("user", "Où est-ce ?")]),
         ({"custom_id": "1", "body": {"messages": [HELLO], "model": "m"}}, [("user", "Où est-ce ?")]),
         ({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}]},
          [("user", "a")]),
@@ -76,6 +80,39 @@ def test_files_by_suffix_and_by_their_first_line(tmp_path) -> None:
     assert (stdin.text, stdin.source) == ("été", "standard input")
 
 
+@pytest.mark.parametrize("name", ["log.json", "log.log", "log"])
+@pytest.mark.parametrize(
+    ("document", "num_prompts"),
+    [({"messages": [HELLO]}, 1), ([{"messages": [HELLO]}, {"prompt": "a"}], 2), ([HELLO, HELLO], 1), ([["x"]], None)],
+)
+def test_json_over_several_lines_is_known_by_itself(tmp_path, name, document, num_prompts) -> None:
+    file = write(tmp_path, json.dumps(document, indent=2), name)
+    if num_prompts is None:
+        with pytest.raises(InputFileError, match="neither text nor an object"):
+            list(read_log(file))
+    else:
+        prompts = list(read_log(file))
+        assert len(prompts) == num_prompts
+        assert prompts[0].messages[0] == Message("user", "Où est-ce ?")
+
+
+def test_a_table_and_a_closed_standard_input_are_refused(tmp_path, monkeypatch) -> None:
+    with pytest.raises(InputFileError, match=r"log\.csv is a table; write one JSON object a line"):
+        list(read_log(write(tmp_path, "prompt\na", "log.csv")))
+    assert [p.text for p in read_log(write(tmp_path, "prompt\na", "log.csv"), format="text")] == ["prompt\na"]
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputFileError, match="standard input is closed"):
+        list(read_log("-"))
+
+
+def test_parts_without_text_are_noted(run) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
+    parts = [{"type": "text", "text": "What is this?"}, image]
+    report = run([{"messages": [{"role": "user", "content": parts}]}, {"messages": [HELLO]}])
+    assert report.notes == ("images and other parts that are not text, in 1 prompts, count nothing",)
+    assert run([{"messages": [{"role": "user", "content": parts[:1]}]}]).notes == ()
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -87,12 +124,15 @@ def test_files_by_suffix_and_by_their_first_line(tmp_path) -> None:
         ('{"messages": [{"content": "x"}]}', "each message needs a role"),
         ('{"messages": [{"role": "bot", "content": "x"}]}', "'bot' is not known; allowed: system"),
         ('{"prompt": 4}', "content must be text"),
+        ('{"prompt": ["a", "b"]}', "holds 2 prompts; put each on a line of its own"),
+        ('{"messages": [{"role": "user", "content": ' + "[" * 900 + "]" * 900 + "}]}", "list of parts, not list"),
+        (gzip.compress(b'"a"'), "is compressed: gunzip -c"),
         ('{"user_query": 4}', "user_query must be text"),
         (b'"a"\n"\xff"', "line 2 is not UTF-8"),
         ("[" * 100_000, "nested too deeply"),
         ('{"prompt": ' + "9" * 5000 + "}", "can't be read"),
     ],
-    ids=range(12),
+    ids=range(15),
 )
 def test_errors_name_file_and_line(tmp_path, text, says) -> None:
     with pytest.raises(InputFileError) as caught:

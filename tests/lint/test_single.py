@@ -10,6 +10,7 @@ import pytest
 from cachestack.engines.token_space import Tokens
 from cachestack.lint import lint
 from cachestack.lint.masking import masked
+from cachestack.lint.single import GAP
 from cachestack.lint.space import Characters
 from tests.lint.conftest import QUESTIONS, RULES, chat, chats, kinds
 from tests.lint.test_clean import prose
@@ -96,6 +97,20 @@ def test_one_prompt_shows_what_will_change(run, kind, text) -> None:
     assert kinds(run([f"{RULES}\n\n{text}"])) == []
 
 
+def test_a_run_of_blanks_is_looked_at_once() -> None:
+    assert GAP.search("a" + 9 * " " + "\n\n", 3) is None, "else a run of n blanks takes n * n steps"
+    assert kinds(lint([f"a{9 * ' '}\n\n{prose(3)} \n \n{prose(3)}"], characters=True)) == ["repeated"]
+
+
+def test_secrets_by_form_alone() -> None:
+    for text, secret in (
+        ("postgres://bob:hunter22@db/x", "hunter22"),
+        ("FR76 3000 6000 0112 3456 7890 189", "3000 6000 0112 3456 7890 189"),
+        ("SG.abcdefghijklmnop.qrstuvwxyz012345", "abcdefghijklmnop"),
+    ):
+        assert secret not in masked(text, 0, len(text))
+
+
 SECRETS = [
     "sk-proj-a8Kd92LxQpV3mN7bTz4R",
     "ghp_a8Kd92LxQpV3mN7bTz4R1234",
@@ -115,10 +130,25 @@ def test_secrets_are_not_shown(run, secret) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["password: hunter22", "mot de passe : été2026", "api_key='abcd1234'", "token is abcd1234", *SECRETS]
+    "text",
+    [
+        "password: hunter22",
+        "DB_PASSWORD=hunter22",
+        "client_secret: hunter22",
+        "SECRET_KEY=hunter22",
+        "refresh_token=hunter22",
+        "mot de passe : été2026",
+        "mdp: été2026",
+        "clé API : abcd1234",
+        "jeton d'accès : abcd1234",
+        "passphrase: abcd1234",
+        "api_key='abcd1234'",
+        "token is abcd1234",
+        *SECRETS,
+    ],
 )
 def test_every_cut_of_a_text_with_a_secret_hides_it(text) -> None:
-    secret = text.split()[-1].split("'")[-2 if "'" in text else -1]
+    secret = text.split()[-1].rpartition("=")[2].strip("'")
     whole = f"We said {text} yesterday."
     at = whole.index(secret)
     for start in range(0, len(whole), 3):

@@ -228,6 +228,27 @@ def test_a_match_shorter_than_the_least_length_is_none() -> None:
     assert desk.layer.peek(other, **_peeking({})) == plan.lookup
 
 
+def test_a_prefix_that_shares_only_its_template_s_first_tokens_with_another_is_kept() -> None:
+    """More than half of it is there, but no look-up uses so short a match: were it refused, it would never be kept."""
+    desk = Desk()
+    boundary = Boundary(28, "system")
+    desk.serve(Prompt((*range(15), *range(100, 120)), (boundary,)), policy=NOT_KEPT)
+    prompt = Prompt((*range(15), *range(200, 220)), (boundary,))
+    _, report = desk.serve(prompt, policy=NOT_KEPT)
+    assert report == Published(num_tokens=28, num_bytes=28)
+    assert desk.plan(prompt, policy=NOT_KEPT).lookup.reason is Reason.PREFIX_FULL
+
+
+def test_a_match_that_is_too_short_to_be_used_is_no_use() -> None:
+    """All prompts of a template begin alike; what happens to be kept first must not live on their looks."""
+    desk = Desk()
+    first = Prompt(IDS, (SYSTEM,))
+    desk.serve(first, policy=NOT_KEPT, user="ann")
+    desk.plan(Prompt((*IDS[:15], *range(600, 640)), (SYSTEM,)), policy=NOT_KEPT, user="bob")
+    (prefix,) = desk.layer.sizes().prefixes
+    assert (prefix.num_uses, prefix.num_users) == (0, 1)
+
+
 def test_the_nearest_clean_place_is_used_where_the_policy_says_so() -> None:
     desk = Desk()
     unclean = Prompt(IDS, (HISTORY,), Reason.UNCLEAN_BOUNDARY, Boundary(38, "system"))

@@ -370,6 +370,16 @@ def test_integrity_is_checked_for_real(pool: BlockPool) -> None:
         pool.check_integrity()
 
 
+def test_a_path_may_have_more_segments_than_python_has_frames() -> None:
+    pool = BlockPool(max_bytes=10**6)
+    ids = tuple(range(1200))
+    for i in range(len(ids)):
+        pool.publish(ids[: i + 1], [run(i, i + 1)], **SPACE)
+    assert pool.peek(ids, max_tokens=1200, **SPACE) == 1200
+    assert pool.invalidate("") == 1200
+    pool.check_integrity()
+
+
 def test_looking_up_a_long_prompt_walks_blocks_not_segments() -> None:
     pool = BlockPool(max_bytes=10**9)
     ids = tuple(range(2000))

@@ -56,6 +56,15 @@ def test_the_second_query_reuses_all_that_is_stable(make_stack, local_engine) ->
     assert steps[1].detail["matched_tokens"] == steps[0].detail["boundary"] == second.usage.cached_tokens
 
 
+def test_a_template_without_a_query_is_warmed(make_stack, local_engine) -> None:  # noqa: F811
+    stack = make_stack("default: {decode: {max_new_tokens: 2}}", engines={"local": local_engine}, meaning=False)
+    template = StructuredPrompt(PROMPT.system_instructions, PROMPT.cached_context, PROMPT.examples)
+    warmed = stack.warm(template, tenant="template")
+    asked = stack.chat(PROMPT, tenant="template", store=False)
+    assert asked.trace.step(Layer.PREFIX).reason is Reason.PREFIX_FULL
+    assert warmed.num_tokens == asked.usage.cached_tokens > 0
+
+
 @pytest.mark.parametrize("version", ["instructions-1", "handbook-3", "menu-1", "shots-1", "release-9"])
 def test_any_version_removes_the_answer(stack, version) -> None:
     stack.chat(PROMPT, tenant="acme", version="release-9")

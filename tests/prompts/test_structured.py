@@ -65,6 +65,13 @@ def test_with_query_changes_only_the_query() -> None:
         _ = StructuredPrompt("Be brief.").messages
 
 
+def test_null_and_none_say_that_a_part_is_not_there() -> None:
+    bare = StructuredPrompt(user_query="When?")
+    assert StructuredPrompt(None, None, None, "When?") == bare  # type: ignore[arg-type]
+    nulls = dict.fromkeys(("system_instructions", "cached_context", "examples"))
+    assert StructuredPrompt.from_json(json.dumps(nulls | {"user_query": "When?"})) == bare
+
+
 @given(prompts)
 def test_json_comes_back_as_it_was(prompt: StructuredPrompt) -> None:
     assert StructuredPrompt.from_json(prompt.to_json()) == prompt

@@ -10,6 +10,7 @@ import torch
 
 from cachestack.engines.transformers.scoring import LabelScorer
 from cachestack.errors import ContextTooLong, EngineError, LabelError, RequestError, UsageError
+from cachestack.policy_set import PolicySet
 from cachestack.recent import Recent
 from tests.score.conftest import until
 
@@ -120,6 +121,50 @@ def test_a_prior_of_a_model_that_changed_meanwhile_is_not_remembered(make_stack,
     )
 
 
+def test_kv_kept_in_another_precision_has_rows_of_its_own(make_stack, options, passes):
+    """A policy that is switched back finds no number that was rounded."""
+    exact, rounded = (
+        PolicySet.parse(f"default: {{prefix: {{kv_dtype: {kind}}}}}", "p") for kind in ("model", "bfloat16")
+    )
+    stack, fresh = make_stack(), make_stack()
+    expected = fresh.score(TEXTS[0], **options)
+    for policies, is_exact in ((rounded, False), (exact, True), (rounded, False)):
+        stack.policies = policies
+        assert (stack.score(TEXTS[0], **options) == expected) is is_exact
+        assert (stack.classify(TEXTS[:1], **options)[0] == expected) is is_exact
+    assert passes == [1, 1, 1], "one for each precision, and one in the fresh stack"
+
+
+def test_a_prior_is_of_the_model_that_a_call_meets(make_stack, make_engine, options, together):
+    """The model is changed while calls wait for their pass: neither the old prior nor old KV goes with new scores."""
+    engine = make_engine()
+    stack = make_stack(engine=engine)
+
+    def change():
+        with torch.no_grad():
+            engine.loaded.model.lm_head.weight.mul_(0.5)
+
+    options |= {"scores": "prior"}
+    found = together(stack, engine, TEXTS[:2], meanwhile=change, **options)
+    expected = make_stack(engine=engine).classify(TEXTS[:2], **options)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.scores == pytest.approx(theirs.scores, abs=1e-3)
+
+
+def test_labels_may_be_any_iterable(stack, options):
+    options.pop("labels")
+    assert stack.score("x", labels=iter(LABELS), **options) == stack.score("x", labels=LABELS, **options)
+
+
+def test_the_stack_takes_one_text_for_no_list_and_answers_nothing_when_closed(stack, options):
+    with pytest.raises(UsageError, match="not one text"):
+        stack.classify("where is my card", **options)
+    stack.close()
+    for call in (lambda: stack.classify(["x"], **options), lambda: stack.measure("prompt", ["x"])):
+        with pytest.raises(UsageError, match="closed"):
+            call()
+
+
 def test_invalidation_forgets_rows(stack, options, passes):
     for user in ("ann", "bob"):
         stack.score(f"{user}'s card", user=user, **options)
@@ -202,7 +247,7 @@ def test_thresholds_do_not_make_a_question_another_one(stack, options, passes):
 def together():
     """Calls from as many threads as there are texts. The model is held until all of them wait for it."""
 
-    def call(stack, engine, texts, **options):
+    def call(stack, engine, texts, *, meanwhile=lambda: None, **options):
         stack.score("warm", **options)
         (slot,) = [s for task, s in stack._scoring._lanes._slots.items() if task.tenant == options["tenant"]]
         batcher = slot.value._batcher
@@ -210,6 +255,7 @@ def together():
             with engine.loaded.lock:
                 futures = [pool.submit(stack.score, text, **options) for text in texts]
                 until(lambda: len(batcher._queue) == len(texts))
+                meanwhile()
             return [future.exception(60) or future.result() for future in futures]
 
     return call

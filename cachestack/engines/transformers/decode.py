@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -58,8 +59,17 @@ class Job:
 class Passes:
     """The passes of one request. Without a cache in the model, each pass computes the whole sequence again."""
 
-    def __init__(self, loaded: Loaded, past: Sequence[KVRun], *, forkable: bool) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        past: Sequence[KVRun],
+        *,
+        forkable: bool,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._loaded = loaded
+        self._clock = clock
+        self.waited_s = 0.0  # for other requests' passes, which is not what a pass costs
         self._seen: list[int] = []
         self._runs = list(past)
         self._forkable = forkable
@@ -85,7 +95,9 @@ class Passes:
         try:
             tokens = torch.tensor([list(ids)], dtype=torch.long, device=self._loaded.device)
             keep = 1 if wants_logits else torch.zeros(0, dtype=torch.long, device=self._loaded.device)
+            asked = self._clock()
             with self._loaded.lock:
+                self.waited_s += self._clock() - asked
                 logits = forward(self._loaded.model, input_ids=tokens, cache=self.cache, keep_logits=keep)
             return logits[0, -1] if wants_logits else logits[0]
         except Exception as error:  # each model's code and torch have errors of their own, out of memory included
@@ -116,7 +128,7 @@ def generate(loaded: Loaded, job: Job, *, forkable: bool, clock: Callable[[], fl
     """
     job.check()
     began = clock()
-    passes = Passes(loaded, job.past, forkable=forkable)
+    passes = Passes(loaded, job.past, forkable=forkable, clock=clock)
     kept: list[KVRun] = []
     done = job.num_past
     for stop in (p for p in job.publish_at if p < len(job.ids)):
@@ -126,6 +138,7 @@ def generate(loaded: Loaded, job: Job, *, forkable: bool, clock: Callable[[], fl
     logits = passes.feed(job.ids[done:])
     tokens = [job.sampler.next(logits)]  # on an accelerator, this waits for the passes
     first = clock()
+    prefill_s = first - began - passes.waited_s
     passes.begin_decoding()
 
     text, stops = Detokenizer(loaded.tokenizer), StopStrings(job.stops)
@@ -173,7 +186,7 @@ def generate(loaded: Loaded, job: Job, *, forkable: bool, clock: Callable[[], fl
         runs=tuple(kept) if finite else (),
         ids=ids,
         finite=finite,
-        prefill_s=first - began,
+        prefill_s=prefill_s,
         detail={"dtype": job.kv_dtype or loaded.dtype, "copied_bytes": passes.copied_bytes},
     )
 

@@ -154,15 +154,17 @@ class TransformersEngine:
         assert all(a < b for a, b in pairwise(edges)), f"publish_at must ascend after past: {edges}"
         assert edges[-1] <= len(prompt.ids), "a run cannot end beyond the prompt"
         fingerprint = parts.fingerprint.value
-        began = self._clock()
-        runs = prefill(parts.loaded, past, [prompt.ids[a:b] for a, b in pairwise(edges)], kv_dtype=kv_dtype)
+        with parts.loaded.lock:  # waiting for others is not what a prefill costs
+            began = self._clock()
+            runs = prefill(parts.loaded, past, [prompt.ids[a:b] for a, b in pairwise(edges)], kv_dtype=kv_dtype)
+            seconds = self._clock() - began  # all values were looked at: an accelerator has come to its end
         return Computed(
             generation=Generation("", usage=Usage(prompt_tokens=edges[-1], cached_tokens=past_tokens)),
             runs=runs or (),
             ids=prompt.ids[: edges[-1]],
             finite=runs is not None,
             fingerprint=fingerprint if parts.fingerprint.value == fingerprint else "",
-            prefill_s=self._clock() - began,  # all values were looked at: an accelerator has come to its end
+            prefill_s=seconds,
             detail={"dtype": kv_dtype or parts.loaded.dtype},
         )
 

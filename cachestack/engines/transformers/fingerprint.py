@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,18 +102,18 @@ class Fingerprint:
         folder = weights_folder(loaded.ref) if from_files else None
         self._files = tuple(FileState.of(p) for p in weight_files(folder)) if folder is not None else ()
         self._at_load = weights_stamp(loaded.model)
-        self._stamp: Stamp = ()
+        self._stamp = self._at_load
+        self._attention_then = ""
         self._value = ""
         self._lock = threading.Lock()
 
     @property
     def value(self) -> str:
-        weights = weights_stamp(self._loaded.model)
-        stamp = (*weights, self._attention())
+        stamp, attention = weights_stamp(self._loaded.model), self._attention()
         with self._lock:
-            if stamp != self._stamp:
-                self._value = self._compute(unchanged=weights == self._at_load)
-                self._stamp = stamp
+            if attention != self._attention_then or not stamp.is_of(self._stamp):
+                self._value = self._compute(unchanged=stamp.is_of(self._at_load))
+                self._stamp, self._attention_then = stamp, attention
             return self._value
 
     def _compute(self, *, unchanged: bool) -> str:
@@ -138,28 +139,44 @@ class Fingerprint:
         return f"{attention_name(self._loaded.model)} {os.environ.get(GQA_VARIABLE, '0')}"
 
 
-Stamp = tuple[object, ...]
+@dataclass(frozen=True, slots=True, eq=False)
+class Stamp:
+    """What tells that a model was changed: tensors by identity and count of writes, switches by value.
+
+    `tensors` are weak references to those that `values` name by their ids: an id, like an address, is given again once
+    its tensor is gone.
+    """
+
+    values: tuple[object, ...]
+    tensors: tuple[weakref.ref[Any], ...]
+
+    def is_of(self, earlier: Stamp) -> bool:
+        """Whether nothing has changed since then."""
+        return self.values == earlier.values and all(ref() is not None for ref in earlier.tensors)
 
 
 def weights_stamp(model: Any) -> Stamp:
-    """Changes when a weight is replaced or written to, an adapter is added, chosen, scaled or switched off, or a hook
-    is set.
+    """Changes when a weight or buffer is replaced or written to, an adapter is added, chosen, scaled or switched off,
+    or a hook is set.
 
     Asked for twice a request, so it walks the modules by hand and reads no tensor. Torch counts the writes to each
     tensor (`_version`); only writes through `.data` escape it.
     """
-    stamp: list[object] = []
+    values: list[object] = []
+    tensors: list[weakref.ref[Any]] = []
     pending = [model]
     while pending:
         module = pending.pop()
         own = module.__dict__
-        for name, tensor in own["_parameters"].items():
-            if tensor is not None:
-                version = 0 if tensor.is_inference() else tensor._version
-                stamp += (name, tensor.data_ptr(), version, tensor.dtype)
-        stamp += _switches(module)
+        for kept in (own["_parameters"], own["_buffers"]):
+            for name, tensor in kept.items():
+                if tensor is not None:
+                    version = 0 if tensor.is_inference() else tensor._version
+                    values += (name, id(tensor), tensor.data_ptr(), version, tensor.dtype)
+                    tensors.append(weakref.ref(tensor))
+        values += _switches(module)
         pending += [child for child in own["_modules"].values() if child is not None]
-    return tuple(stamp)
+    return Stamp(tuple(values), tuple(tensors))
 
 
 def tensors_digest(model: Any) -> str:
@@ -167,7 +184,8 @@ def tensors_digest(model: Any) -> str:
     import torch
 
     h = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
+    tensors = dict(model.named_buffers()) | model.state_dict(keep_vars=True)  # not all buffers are part of the state
+    for name, tensor in sorted(tensors.items()):
         h.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         raw = tensor.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
         h.update(memoryview(raw.numpy()))

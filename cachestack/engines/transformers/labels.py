@@ -70,9 +70,16 @@ class LabelSet:
 
 
 def label_set(
-    tokenizer: Any, opening: str, labels: Sequence[str], *, end_ids: Sequence[int] = (), whole: bool = False
+    tokenizer: Any,
+    opening: str,
+    labels: Sequence[str],
+    *,
+    space: str = "",
+    end_ids: Sequence[int] = (),
+    whole: bool = False,
 ) -> LabelSet:
-    """Tokenise labels where the model would write them: after `opening`, a prompt up to the assistant's first token.
+    """Tokenise labels where the model would write them: after `opening`, a prompt up to the assistant's first token,
+    and the `space` that the model puts before a word there.
 
     White space around a label is not part of it. Raises LabelError for an empty label, for duplicates (as text or as
     tokens), and for a label without tokens or with special ones: a turn's end as a label, or within one, would be
@@ -85,11 +92,11 @@ def label_set(
     owner: dict[tuple[int, ...], str] = {}
     num_unclean = 0
     for label, text in zip(labels, texts, strict=True):
-        together = encode(tokenizer, opening + text, add_special_tokens=False)
+        together = encode(tokenizer, opening + space + text, add_special_tokens=False)
         if together[: len(before)] == before:
             ids = tuple(together[len(before) :])
         else:
-            ids = tuple(encode(tokenizer, text, add_special_tokens=False))
+            ids = tuple(encode(tokenizer, space + text, add_special_tokens=False))
             num_unclean += 1
         if not ids:
             raise LabelError(f"label {label!r} has no tokens in this model's vocabulary; give it other text")
@@ -108,7 +115,7 @@ def check_labels(labels: Sequence[str]) -> list[str]:
         raise LabelError(f"labels are a list of texts, not one text: {labels!r}")
     if not labels:
         raise LabelError("no labels were given; give at least one")
-    texts: list[str] = []
+    texts: dict[str, int] = {}
     for number, label in enumerate(labels, start=1):
         if not isinstance(label, str):
             raise LabelError(f"label {number} of {len(labels)} is not text but {type(label).__name__}")
@@ -116,13 +123,13 @@ def check_labels(labels: Sequence[str]) -> list[str]:
         if not text:
             raise LabelError(f"label {number} of {len(labels)} is empty; give it text")
         if text in texts:
-            raise LabelError(f"label {text!r} is there twice (as {texts.index(text) + 1} and {number}); give it once")
+            raise LabelError(f"label {text!r} is there twice (as {texts[text]} and {number}); give it once")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError:
             raise LabelError(f"label {number} of {len(labels)} is not valid Unicode (a lone surrogate)") from None
-        texts.append(text)
-    return texts
+        texts[text] = number
+    return list(texts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,8 +60,11 @@ class LabelScorer:
         ends = sorted(end_tokens(self._loaded.model, self._loaded.tokenizer))
         shortest = self._request("x")
         engine.prepare(shortest)  # a prompt that leaves no room is one error, not one for each item
-        opening = ChatTemplate(self._loaded.tokenizer).render(shortest).text
-        self.labels: LabelSet = label_set(self._loaded.tokenizer, opening, labels, end_ids=ends, whole=whole)
+        shown = ChatTemplate(self._loaded.tokenizer).render(shortest)
+        space = " " if shown.mode == "plain" else ""  # what a model writes after "Assistant:"
+        self.labels: LabelSet = label_set(
+            self._loaded.tokenizer, shown.text, labels, space=space, end_ids=ends, whole=whole
+        )
         self.unsupported_cache = engine.unsupported_cache
         self._packs = self.unsupported_cache is None and takes_mask_4d(self._loaded.model)
         self.pack_tokens = PACK_TOKENS if self._packs else 0
