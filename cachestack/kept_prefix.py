@@ -118,9 +118,10 @@ class KeptPrefix:
         for stop in sorted({*(p for p in plan.publish_at if done < p < len(stable)), len(stable)}):
             if done == stop:
                 continue
-            began = self._timer()
-            run = self._scorer.compute([*runs, *new], stable[done:stop], kv_dtype=plan.kv_dtype)
-            cost.observe(stop - done, self._timer() - began, past_tokens=done)
+            with self._scorer.turn:  # waiting for others is not what a prefill costs
+                began = self._timer()
+                run = self._scorer.compute([*runs, *new], stable[done:stop], kv_dtype=plan.kv_dtype)
+                cost.observe(stop - done, self._timer() - began, past_tokens=done)
             if run is None:
                 self.reason = Reason.NOT_FINITE
                 return

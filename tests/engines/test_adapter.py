@@ -16,6 +16,7 @@ from cachestack.engines.transformers.adapter import (
     forward,
     takes_cache,
     takes_mask_4d,
+    takes_packs,
 )
 from cachestack.engines.transformers.kv import cut, fork, run_of
 from cachestack.errors import EngineError
@@ -125,3 +126,14 @@ def test_the_cache_goes_by_the_name_the_model_knows(make_model: Make) -> None:
     model = make_model("llama")
     assert takes_cache(model)
     assert cache_argument(model) in ("cache", "past_key_values")
+
+
+def test_models_that_count_positions_in_their_own_way_are_not_packed(make_model: Make) -> None:
+    """RoBERTa begins behind its padding index when it is not told: told from zero, it computes something else."""
+    for family in ("llama", "qwen2", "mistral", "gpt2"):
+        assert takes_packs(make_model(family))
+    size = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.RobertaConfig(**size, intermediate_size=64, is_decoder=True, max_position_embeddings=64)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    assert takes_mask_4d(model)
+    assert not takes_packs(model)

@@ -57,7 +57,8 @@ def test_the_second_query_reuses_all_that_is_stable(make_stack, local_engine) ->
 
 
 def test_a_template_without_a_query_is_warmed(make_stack, local_engine) -> None:  # noqa: F811
-    stack = make_stack("default: {decode: {max_new_tokens: 2}}", engines={"local": local_engine}, meaning=False)
+    policy = "default: {decode: {max_new_tokens: 2}, prefix: {keep_conversations: false}}"
+    stack = make_stack(policy, engines={"local": local_engine}, meaning=False)
     template = StructuredPrompt(PROMPT.system_instructions, PROMPT.cached_context, PROMPT.examples)
     warmed = stack.warm(template, tenant="template")
     asked = stack.chat(PROMPT, tenant="template", store=False)

@@ -79,7 +79,7 @@ def score_pack(
     """Score the labels after `past` and each suffix (at least one token each); results in the suffixes' order.
 
     `tries` hold the labels where first tokens do not tell them apart; their passes take `max_tokens` at most. More
-    than one suffix, or tries that branch, need a model that takes 4-D masks (`takes_mask_4d`).
+    than one suffix, or tries that branch, need a model that `takes_packs`.
     """
     from cachestack.engines.transformers.attention import can_share
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from cachestack.engines.base import KVRun
-from cachestack.engines.transformers.adapter import context_tokens, takes_mask_4d
+from cachestack.engines.transformers.adapter import context_tokens, takes_packs
 from cachestack.engines.transformers.engine import TransformersEngine, end_tokens
 from cachestack.engines.transformers.kv import cut, fork, run_of
 from cachestack.engines.transformers.labels import LabelSet, first_token_scores, label_set, label_tries
@@ -66,7 +66,7 @@ class LabelScorer:
             self._loaded.tokenizer, shown.text, labels, space=space, end_ids=ends, whole=whole
         )
         self.unsupported_cache = engine.unsupported_cache
-        self._packs = self.unsupported_cache is None and takes_mask_4d(self._loaded.model)
+        self._packs = self.unsupported_cache is None and takes_packs(self._loaded.model)
         self.pack_tokens = PACK_TOKENS if self._packs else 0
         self._tries = () if self.labels.by_first_token else label_tries(self.labels, self.pack_tokens)
         self._context = context_tokens(self._loaded.model, self._loaded.tokenizer)
@@ -189,7 +189,9 @@ class LabelScorer:
         try:
             with self._loaded.lock, torch.no_grad():
                 return work()
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        except EngineError:
+            raise
+        except Exception as error:  # each model's code and torch have errors of their own
             raise EngineError(f"the model failed while it scored labels: {error}") from error
 
 
