@@ -101,4 +101,7 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an answer that the terminal cannot show is no crash
+    if sys.stdout is None:  # closed by whoever started us
+        print_error("standard output is closed: there is nowhere to print to; send it to /dev/null instead")
+        sys.exit(EXIT_ERROR)
     sys.exit(main())

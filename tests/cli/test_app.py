@@ -94,6 +94,14 @@ def test_a_full_disk_under_stdout_is_one_line_and_exits_2() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_closed_stdout_is_one_line_on_stderr_and_exits_2() -> None:
+    command = f"exec {sys.executable} -m cachestack models list --json >&-"
+    done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: standard output is closed")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     def fault() -> None:
         raise ZeroDivisionError

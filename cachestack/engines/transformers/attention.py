@@ -137,10 +137,14 @@ def attend(
     if given:
         raise NotImplementedError(f"attention with {', '.join(given)} is not computed over parts")
     running.num_layers += 1
-    found = _own(query, key, value, attention_mask, running.rows, scaling)
-    for keys, values in parts:
-        found = _merged(found, _shared(query, keys, values, scaling))
-    return found[0].transpose(1, 2), None
+    output, lse = _own(query, key, value, attention_mask, running.rows, scaling)
+    for left, (keys, values) in enumerate(parts, 1 - len(parts)):
+        other, other_lse = _shared(query, keys, values, scaling)
+        # Softmax over both sets of keys: the parts' own, weighted by the sums of their exponentials.
+        output = torch.lerp(output, other, torch.sigmoid(other_lse - lse)[..., None].to(output.dtype))
+        if left:
+            lse = torch.logaddexp(lse, other_lse)
+    return output.transpose(1, 2), None
 
 
 AttentionInterface.register(PARTS_ATTENTION, attend)
@@ -180,6 +184,9 @@ def _shared(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling
     """Attention of all rows over one part `[1, key heads, tokens, dim]`: every query sees every key."""
     rows, heads, tokens, dim = query.shape
     key_heads = key.shape[1]
+    if rows == 1:
+        output, lse = _flash(query.reshape(1, key_heads, -1, dim), key, value, 0.0, False, scale=scaling)
+        return output.reshape(query.shape), lse.reshape(1, heads, tokens)
     folded = query.reshape(rows, key_heads, -1, dim).transpose(0, 1).reshape(1, key_heads, -1, dim)
     output, lse = _flash(folded, key, value, 0.0, False, scale=scaling)
     output = output.reshape(key_heads, rows, -1, dim).transpose(0, 1).reshape(rows, heads, tokens, dim)
@@ -215,13 +222,6 @@ def _own(
     else:
         output, lse = _flash(query, key, value, 0.0, False, attn_mask=_additive(mask, query.dtype), scale=scaling)
     return output, lse
-
-
-def _merged(one: Attended, other: Attended) -> Attended:
-    """Attention over both sets of keys."""
-    (output, lse), (other_output, other_lse) = one, other
-    weight = torch.sigmoid(other_lse - lse)[..., None].to(output.dtype)
-    return torch.lerp(output, other_output, weight), torch.logaddexp(lse, other_lse)
 
 
 def _as_rows(packed: torch.Tensor, rows: Rows) -> torch.Tensor:

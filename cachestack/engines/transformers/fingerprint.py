@@ -172,9 +172,10 @@ def weights_stamp(model: Any) -> Stamp:
             for name, tensor in kept.items():
                 if tensor is not None:
                     version = 0 if tensor.is_inference() else tensor._version
-                    values += (name, id(tensor), tensor.data_ptr(), version, tensor.dtype)
+                    values += (name, id(tensor), tensor.data_ptr(), version)
                     tensors.append(weakref.ref(tensor))
-        values += _switches(module)
+        if own["_forward_pre_hooks"] or own["_forward_hooks"] or _may_have_adapters(module):
+            values += _switches(module)
         pending += [child for child in own["_modules"].values() if child is not None]
     return Stamp(tuple(values), tuple(tensors))
 
@@ -248,7 +249,7 @@ def _switches(module: Any) -> tuple[object, ...]:
     Transformers itself only listen.
     """
     found: tuple[object, ...] = ()
-    if "active_adapters" in module.__dict__ or hasattr(type(module), "active_adapters"):
+    if _may_have_adapters(module):
         active = getattr(module, "active_adapters", None)
         if isinstance(active, (list, str)):
             states = [getattr(module, key, None) for key in ("disable_adapters", "merged", "scaling")]
@@ -258,3 +259,7 @@ def _switches(module: Any) -> tuple[object, ...]:
             ours = [n for n, hook in hooks.items() if not str(getattr(hook, "__module__", "")).startswith(LISTENERS)]
             found += (f"hooks {ours}",) if ours else ()
     return found
+
+
+def _may_have_adapters(module: Any) -> bool:
+    return "active_adapters" in module.__dict__ or hasattr(type(module), "active_adapters")

@@ -99,6 +99,9 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
             self._prepare_parts(key_states.dtype)
             if not self._shares:
                 old, self.parts, self._buffers = [*self.parts, *old], (), None
+        if self.parts and not old and num_new > max(1, self.reserved_tokens - 1):
+            self._own, self._buffers = (key_states, value_states), None  # as they are: nothing is there to join them to
+            return self._own
         start = sum(int(keys.shape[-2]) for keys, _ in old)
         stop = start + num_new
         if self._buffers is None or self._buffers[0].shape[-2] < stop:
@@ -123,7 +126,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         before = self.num_shared
         if self._own is not None and start == before and stop == self.get_seq_length() and not self.has_room:
             self._buffers = None  # not ours alone any more: nothing is written there again, also after `truncate`
-            return self._own
+            return _contiguous(self._own)
         if self._own is not None and start >= before:
             return _copied(self._own, start - before, stop - before)
         assert start >= self.num_forked or self._is_ordered, "the parts were put together in another order"
@@ -229,6 +232,10 @@ def _joined(pairs: Sequence[Pair]) -> Pair:
     rows = max(int(keys.shape[0]) for keys, _ in pairs)  # parts have one row, whatever the number of the pass's
     wide = [tuple(t.expand(rows, *t.shape[1:]) for t in pair) for pair in pairs]
     return torch.cat([pair[0] for pair in wide], dim=-2), torch.cat([pair[1] for pair in wide], dim=-2)
+
+
+def _contiguous(pair: Pair) -> Pair:
+    return pair[0].contiguous(), pair[1].contiguous()
 
 
 def _copied(pair: Pair, start: int, stop: int) -> Pair:
