@@ -16,7 +16,7 @@ from transformers import LlamaForCausalLM
 
 from cachestack.engines.base import KVRun
 from cachestack.engines.transformers.adapter import PARTS_ATTENTION, attention_name, forward
-from cachestack.engines.transformers.attention import Rows, can_share, over_parts
+from cachestack.engines.transformers.attention import SHORT_PAST_TOKENS, Rows, can_share, over_parts, shares_past
 from cachestack.engines.transformers.decode import GATHERED_TOKENS, Passes
 from cachestack.engines.transformers.engine import TransformersEngine
 from cachestack.engines.transformers.growing import MAX_PARTS, MIN_ROOM_TOKENS
@@ -262,10 +262,24 @@ def test_a_pack_over_parts_scores_as_each_member_alone_over_one_past(
     assert same(runs, before)
 
 
+@pytest.fixture(params=[0, 10**6], ids=["shared", "gathered"])
+def past_is_shared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Both ways that a request may take, whatever the length of its past."""
+    monkeypatch.setattr("cachestack.engines.transformers.attention.SHORT_PAST_TOKENS", request.param)
+    return bool(request.param == 0)
+
+
+@pytest.fixture
+def always_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cachestack.engines.transformers.attention.SHORT_PAST_TOKENS", 0)
+
+
 # Warm equals cold, on the real model
 
 
-def test_cold_warm_and_a_pack_of_one_are_equal_bit_for_bit(local_engine: TransformersEngine) -> None:
+def test_cold_warm_and_a_pack_of_one_are_equal_bit_for_bit(
+    local_engine: TransformersEngine, past_is_shared: bool
+) -> None:
     loaded = local_engine.loaded
     ids = loaded.tokenizer("You are a help desk. Answer in one word.\nWhere is my card? Answer:")["input_ids"]
     at = 9
@@ -277,6 +291,7 @@ def test_cold_warm_and_a_pack_of_one_are_equal_bit_for_bit(local_engine: Transfo
     for _ in range(2):
         warm = Passes(loaded, (run,), forkable=True)
         assert torch.equal(warm.feed(ids[at:]), expected)
+        assert (warm.copied_bytes == 0) == past_is_shared
     labels = LabelSet(("a", "b"), ((400,), (500,)))
     (scored,) = score_pack(loaded.model, (run,), [ids[at:]], labels)
     assert torch.equal(scored.row, expected)
@@ -285,6 +300,7 @@ def test_cold_warm_and_a_pack_of_one_are_equal_bit_for_bit(local_engine: Transfo
     assert int(whole.argmax()) == int(expected.argmax())
 
 
+@pytest.mark.usefixtures("past_is_shared")
 def test_a_part_of_a_longer_run_is_read_as_a_run_of_its_own(local_engine: TransformersEngine) -> None:
     """A narrowed view has other strides; not a bit of the result depends on them."""
     loaded = local_engine.loaded
@@ -301,6 +317,13 @@ def test_a_part_of_a_longer_run_is_read_as_a_run_of_its_own(local_engine: Transf
 # What is copied
 
 
+def test_a_short_past_is_gathered_for_one_and_shared_by_many(model: Model) -> None:
+    assert not shares_past(model, SHORT_PAST_TOKENS)
+    assert shares_past(model, SHORT_PAST_TOKENS + 1)
+    assert shares_past(model, 1, num_members=2)
+
+
+@pytest.mark.usefixtures("always_shared")
 def test_a_hit_copies_nothing_and_gathering_is_counted(model: Model) -> None:
     runs = runs_of(model, [0, 15, NUM_TOKENS])
     loaded = as_loaded(model, None)
@@ -317,6 +340,7 @@ def test_a_hit_copies_nothing_and_gathering_is_counted(model: Model) -> None:
     assert passes.copied_bytes == past
 
 
+@pytest.mark.usefixtures("always_shared")
 def test_a_long_past_stays_where_it_is_while_the_answer_grows(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cachestack.engines.transformers.decode.GATHERED_TOKENS", NUM_TOKENS - 1)
     assert GATHERED_TOKENS > 1000
@@ -382,6 +406,7 @@ def test_going_back_leaves_the_tokens_before(model: Model) -> None:
 # Kept in another precision
 
 
+@pytest.mark.usefixtures("past_is_shared")
 def test_kept_in_bfloat16_cold_still_equals_warm_and_memory_is_half(local_engine: TransformersEngine) -> None:
     loaded = local_engine.loaded
     ids = loaded.tokenizer("You are a help desk. Answer in one word.\nWhere is my card? Answer:")["input_ids"]

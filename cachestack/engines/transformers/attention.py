@@ -33,6 +33,8 @@ from cachestack.engines.transformers.kv import cut, fork, run_of
 from cachestack.errors import EngineError
 
 REPLACED = "sdpa"
+SHORT_PAST_TOKENS = 256
+"""Gathering a past of so many tokens costs a request less than the merges of attention over it."""
 UNSUPPORTED = ("softcap", "position_bias", "s_aux", "sliding_window")
 
 Attended = tuple[torch.Tensor, torch.Tensor]
@@ -92,6 +94,14 @@ def can_share(model: Any) -> bool:
             known = (state, _is_supported(model) and _agrees(model))
             _known[model] = known
         return known[1]
+
+
+def shares_past(model: Any, num_past: int, *, num_members: int = 1) -> bool:
+    """Whether passes behind a past of so many tokens compute attention over it where it lies.
+
+    One member behind a short past has it gathered: both ways were measured, and that is the faster one there.
+    """
+    return (num_past > SHORT_PAST_TOKENS or num_members > 1) and can_share(model)
 
 
 @contextlib.contextmanager

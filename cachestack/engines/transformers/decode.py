@@ -73,7 +73,6 @@ class Passes:
         self._seen: list[int] = []
         self._runs = list(past)
         self._forkable = forkable
-        self._shares = forkable and _can_share(loaded)
         self._copied_bytes = 0
         self.cache: Any = None
         if takes_cache(loaded.model):
@@ -117,7 +116,8 @@ class Passes:
             self.cache.gather()
 
     def _fork(self) -> Any:
-        return fork(self._runs, self._loaded.model.config, shares=self._shares)
+        num_past = sum(run.num_tokens for run in self._runs)
+        return fork(self._runs, self._loaded.model.config, shares=_shares(self._loaded, num_past))
 
 
 def generate(loaded: Loaded, job: Job, *, forkable: bool, clock: Callable[[], float]) -> TokenStream:
@@ -191,8 +191,8 @@ def generate(loaded: Loaded, job: Job, *, forkable: bool, clock: Callable[[], fl
     )
 
 
-def _can_share(loaded: Loaded) -> bool:
-    from cachestack.engines.transformers.attention import can_share
+def _shares(loaded: Loaded, num_past: int) -> bool:
+    from cachestack.engines.transformers.attention import shares_past
 
     with loaded.lock:
-        return can_share(loaded.model)
+        return shares_past(loaded.model, num_past)

@@ -81,7 +81,7 @@ def score_pack(
     `tries` hold the labels where first tokens do not tell them apart; their passes take `max_tokens` at most. More
     than one suffix, or tries that branch, need a model that `takes_packs`.
     """
-    from cachestack.engines.transformers.attention import can_share
+    from cachestack.engines.transformers.attention import shares_past
 
     assert all(suffixes), "a suffix needs at least one token"
     lengths = [len(suffix) for suffix in suffixes]
@@ -89,7 +89,8 @@ def score_pack(
     passes = [[units[i] for i in p] for p in plan_packs([len(unit.trie.tokens) for unit in units], max_tokens)]
     cache: Any = None
     if past or passes:
-        cache = fork(past, model.config, shares=can_share(model))
+        shares = shares_past(model, num_tokens(past), num_members=len(suffixes))
+        cache = fork(past, model.config, shares=shares)
         cache.reserve(sum(lengths) + max((sum(len(unit.trie.tokens) for unit in p) for p in passes), default=0))
     rows = _suffix_rows(model, cache, num_tokens(past), suffixes)
     scores = [first_token_scores(labels, row) for row in rows]
