@@ -26,9 +26,9 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """Keys and values `[rows, heads, tokens, dim]` of one layer.
 
-    An update by several tokens (a prefill) allocates exactly what it fills, or what was reserved; an update by one
-    token leaves room for more, so that decoding copies the past once in many tokens instead of at each. `copied_bytes`
-    counts what was copied of tokens that were there before.
+    The first tokens of a prefill are kept as they come, with nothing allocated; later ones get exactly what they fill,
+    or what was reserved. An update by one token leaves room for more, so that decoding copies the past once in many
+    tokens instead of at each. `copied_bytes` counts what was copied of tokens that were there before.
     """
 
     def __init__(self, parts: Sequence[Pair] = (), *, shares: bool = False) -> None:
@@ -99,8 +99,9 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
             self._prepare_parts(key_states.dtype)
             if not self._shares:
                 old, self.parts, self._buffers = [*self.parts, *old], (), None
-        if self.parts and not old and num_new > max(1, self.reserved_tokens - 1):
+        if not old and num_new > 1 and num_new >= self.reserved_tokens:
             self._own, self._buffers = (key_states, value_states), None  # as they are: nothing is there to join them to
+            self.dtype, self.device, self.is_initialized = key_states.dtype, key_states.device, True
             return self._own
         start = sum(int(keys.shape[-2]) for keys, _ in old)
         stop = start + num_new
@@ -126,7 +127,8 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         before = self.num_shared
         if self._own is not None and start == before and stop == self.get_seq_length() and not self.has_room:
             self._buffers = None  # not ours alone any more: nothing is written there again, also after `truncate`
-            return _contiguous(self._own)
+            self._own = _contiguous(self._own)
+            return self._own
         if self._own is not None and start >= before:
             return _copied(self._own, start - before, stop - before)
         assert start >= self.num_forked or self._is_ordered, "the parts were put together in another order"
