@@ -21,7 +21,7 @@ from cachestack.errors import CacheStackError
 
 COMMANDS = (
     "demo", "ask", "classify", "measure", "warm", "lint", "bench",
-    "eval", "policy", "stats", "invalidate", "models",
+    "eval", "corpus", "policy", "stats", "invalidate", "models",
 )  # fmt: skip
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
