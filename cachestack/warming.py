@@ -65,11 +65,12 @@ def warm(
 
     Raises ContextTooLong, RequestError and EngineError, as a request would.
     """
+    fingerprint = engine.fingerprint  # opens the model and hashes it, once: not part of what warming takes
     began = timer()
     prompt = engine.prepare(with_stand_in(request))
     plan = prefix.lookup(
         prompt,
-        fingerprint=engine.fingerprint,
+        fingerprint=fingerprint,
         model=engine.model,
         tenant=request.tenant,
         policy=policy.prefix,

@@ -75,7 +75,7 @@ def this_machine(engine: TransformersEngine) -> Machine:
         cpu=cpu_name(),
         cores=num_cores(),
         threads=torch.get_num_threads(),
-        os=f"{platform.system()} {platform.release()}",
+        os=f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         model=Path(engine.model).name,  # a name, or a folder whose place is nobody's business
         dtype=loaded.dtype,
         attention=attention_name(loaded.model),

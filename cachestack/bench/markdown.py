@@ -61,7 +61,7 @@ def as_markdown(document: Mapping[str, Any]) -> str:
         _table(["ms an item", *head], times),
         _table(["ratio: median (interval)", *head], ratios),
         _table(["over one whole pass: median (interval)", ""], [[k, as_ratio(r)] for k, r in overheads.items()]),
-        _table(["target", "measured", "aim", "met"], targets),
+        *([_table(["target", "measured", "aim", "met"], targets)] if targets else []),
         "\n".join(notes(document)),
     ]
     return "\n\n".join(parts) + "\n"

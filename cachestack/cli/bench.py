@@ -154,13 +154,14 @@ def show(document: Mapping[str, Any]) -> None:
     for key, title in RATIOS.items():
         if all(key in of["ratios"] for of in prefixes.values()):
             ratios.add_row(title, *(as_ratio(of["ratios"][key]) for of in prefixes.values()))
-    ratios.add_row("ceiling by tokens", *(f"{of['ceiling']:.1f}" for of in prefixes.values()))
+    ratios.add_row("ceiling by tokens, (P+S)/S", *(f"{of['ceiling']:.1f}" for of in prefixes.values()))
     print_table(ratios)
     targets = plain_table("target", "measured", "aim", "met")
     for target in document["targets"]:
         met = "yes" if target["met"] else "NO"
         targets.add_row(target["name"], f"{target['value']:.3g}", f"{target['sense']} {target['bound']:g}", met)
-    print_table(targets)
+    if targets.row_count:
+        print_table(targets)
     _show_profiles(document)
     for note in notes(document):
         typer.echo(note)

@@ -95,6 +95,8 @@ def command(
         check_apart(out, file, prompt, labels_file)
     chosen = chosen_labels(labels, labels_file)
     assert chosen is not None, "labels are required here"
+    if len(chosen) == 1:
+        warn(f"there is one label only, {chosen[0]!r}, which every item gets; separate labels by commas")
     system = read_text(prompt, what="the stable system text")
     texts = read_items(file, column=column, format=format, limit=limit)
     from cachestack.stack import CacheStack

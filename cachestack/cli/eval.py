@@ -84,8 +84,9 @@ def _print(results: dict[str, Any]) -> None:
         table = plain_table("", "pairs", "served", "rate", title=file)
         for name, label in (("should_hit", "should be served"), ("traps", "must not be served")):
             _row(table, label, result[name])
-        for category, share in result["by_category"].items():
-            _row(table, f"  {category}{'' if share['should_hit'] else ' (trap)'}", share)
+            for category, share in result["by_category"].items():
+                if bool(share["should_hit"]) == (name == "should_hit"):
+                    _row(table, f"  {category}", share)
         print_table(table)
 
 

@@ -65,6 +65,7 @@ def full(document: Document) -> Document:
         "system": "",
         "way": "one by one",
     }
+    document["quick"] = False
     document["targets"] = [target.to_json() for target in targets_of(document)]
     return document
 

@@ -43,6 +43,13 @@ def test_targets_are_those_of_the_lengths_that_were_measured(full):
     }
 
 
+def test_a_quick_run_is_held_to_nothing(full):
+    full["quick"] = True
+    full["targets"] = []
+    assert targets_of(full) == ()
+    assert "| target |" not in as_markdown(full)
+
+
 def test_a_first_run_that_grows_dearer_with_length_misses_its_target(full):
     full["cold_publish_by_length"]["977"]["median"] = 1.35
     assert met(full)["first run, longest prefix over shortest"] is False
