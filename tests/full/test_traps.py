@@ -40,9 +40,9 @@ TRAPS = (
     Trap(
         "two forks in one buffer",
         f"{ENGINE}/growing.py",
-        "stop == self.get_seq_length() and not self.has_room:",
-        "stop == self.get_seq_length():",
-        "tests/engines/test_kv.py::test_what_is_cut_out_of_a_cache_with_room_is_a_copy",
+        "            self._buffers = None  # not ours alone any more: nothing is written there again",
+        "            pass",
+        "tests/engines/test_kv.py::test_going_back_does_not_write_over_what_was_handed_out",
     ),
     Trap(
         "a deep copy of the past",
@@ -145,8 +145,8 @@ TRAPS = (
     Trap(
         "weights written to after loading",
         f"{ENGINE}/fingerprint.py",
-        "version = 0 if tensor.is_inference() else tensor._version",
-        "version = 0",
+        "add(tensor._version)",
+        "add(0)",
         "tests/engines/test_fingerprint.py",
     ),
     Trap(

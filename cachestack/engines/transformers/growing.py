@@ -126,7 +126,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         them, or all of one part; else a copy, so that the larger memory can be freed."""
         before = self.num_shared
         if self._own is not None and start == before and stop == self.get_seq_length() and not self.has_room:
-            self._buffers = None  # not ours alone any more: nothing is written there again, also after `truncate`
+            self._buffers = None  # not ours alone any more: nothing is written there again
             self._own = _contiguous(self._own)
             return self._own
         if self._own is not None and start >= before:
