@@ -44,7 +44,7 @@ class ResultRow:
 
 def read_text(path: str, *, what: str) -> str:
     """A UTF-8 file (a byte-order mark is dropped), without its last line end. Raises InputFileError."""
-    text = _decode(_bytes_of(path, None), path)
+    text = decode_text(_bytes_of(path, None), path)
     if not text.strip():
         raise InputFileError(f"{path} is empty; it should hold {what}")
     return text.removesuffix("\n").removesuffix("\r")
@@ -65,7 +65,7 @@ def read_items(
     """
     raw = _bytes_of(path, stdin)
     name = "standard input" if path == "-" else path
-    text = _decode(raw, name)
+    text = decode_text(raw, name)
     if not text.strip():
         raise InputFileError(f"{name} is empty; it should be CSV with a header line, or JSONL")
     chosen = format or SUFFIXES.get(Path(path).suffix.lower()) or _sniff(text)
@@ -97,7 +97,8 @@ def _bytes_of(path: str, stdin: BinaryIO | None) -> bytes:
         raise InputFileError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _decode(raw: bytes, name: str) -> str:
+def decode_text(raw: bytes, name: str) -> str:
+    """UTF-8, with or without a mark. Raises InputFileError with the line that is not."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

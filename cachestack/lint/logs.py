@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from cachestack.errors import InputFileError, RequestError
+from cachestack.items import decode_text
 from cachestack.prompts import PARTS, StructuredPrompt
 from cachestack.requests import ROLES, Message, Request
 
@@ -190,11 +191,7 @@ def _text_of(path: str, name: str, stdin: BinaryIO | None) -> str:
         raise InputFileError(f"{name} cannot be read: {error.strerror}") from error
     if raw.startswith(GZIP):
         raise InputFileError(f"{name} is compressed: gunzip -c FILE | cachestack lint -")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise InputFileError(f"{name} line {line} is not UTF-8; save the file as UTF-8") from None
+    return decode_text(raw, name)
 
 
 def _sniff(text: str) -> LogFormat:

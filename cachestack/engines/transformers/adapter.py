@@ -56,7 +56,7 @@ def forward(
     if attention_mask is not None:
         if attention_mask.ndim == 2 and getattr(cache, "shares", False):
             cache.gather()  # a padding mask covers the past too
-        arguments["attention_mask"] = _as_taken(model, attention_mask)
+        arguments["attention_mask"] = _as_taken(model, attention_mask, adds=getattr(cache, "shares", False))
     trims = "logits_to_keep" in accepted
     if trims:
         arguments["logits_to_keep"] = keep_logits
@@ -145,8 +145,9 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
 
 
-def _as_taken(model: Any, mask: torch.Tensor) -> torch.Tensor:
-    """Eager attention adds a 4-D mask to the scores as it is: True would count as 1, so it becomes 0 and -max."""
+def _as_taken(model: Any, mask: torch.Tensor, *, adds: bool) -> torch.Tensor:
+    """Eager attention adds a 4-D mask to the scores as it is: True would count as 1, so it becomes 0 and -max. So does
+    attention over parts, which is given it so once a pass instead of once a layer."""
     import torch
 
     if mask.ndim != 4:
@@ -156,7 +157,7 @@ def _as_taken(model: Any, mask: torch.Tensor) -> torch.Tensor:
         raise EngineError(
             f"attention {name!r} takes no 4-D mask; load the model with one of: {', '.join(MASK_4D_ATTENTION)}"
         )
-    if name != "eager" or mask.dtype != torch.bool:
+    if not (adds or name == "eager") or mask.dtype != torch.bool:
         return mask
     dtype = model.dtype
     blocked = torch.full((), torch.finfo(dtype).min, dtype=dtype, device=mask.device)

@@ -123,7 +123,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
     def cut(self, start: int, stop: int) -> Pair:
         """Tokens `[start, stop)`, as they are where they are all of this layer's own without room to write behind
-        them, or all of one part; else a copy, so that the larger memory can be freed."""
+        them; else a copy, so that the larger memory can be freed."""
         before = self.num_shared
         if self._own is not None and start == before and stop == self.get_seq_length() and not self.has_room:
             self._buffers = None  # not ours alone any more: nothing is written there again
