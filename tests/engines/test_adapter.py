@@ -137,3 +137,14 @@ def test_models_that_count_positions_in_their_own_way_are_not_packed(make_model:
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     assert takes_mask_4d(model)
     assert not takes_packs(model)
+
+
+def test_a_pass_that_keeps_nothing_is_handed_no_cache(make_model: Make) -> None:
+    """Told not to use a cache, models still write into one that they are given."""
+    model = make_model("llama")
+    given: list[dict[str, Any]] = []
+    model.register_forward_pre_hook(lambda _, __, options: given.append(options), with_kwargs=True)
+    forward(model, input_ids=IDS)
+    forward(model, input_ids=IDS, cache=fork((), model.config))
+    name = cache_argument(model)
+    assert [(name in options, options["use_cache"]) for options in given] == [(False, False), (True, True)]
