@@ -7,7 +7,24 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Language = Literal["en", "fr"]
-Domain = Literal["bank", "health", "helpdesk", "hr", "law", "public", "school", "shop", "software", "travel"]
+Domain = Literal[
+    "assistant",
+    "bank",
+    "clinical",
+    "everyday",
+    "health",
+    "helpdesk",
+    "hr",
+    "knowledge",
+    "law",
+    "public",
+    "scenes",
+    "school",
+    "shop",
+    "software",
+    "travel",
+    "web",
+]
 Style = Literal["plain", "hasty", "formal", "long", "spoken"]
 Kind = Literal[
     "negation",

@@ -37,12 +37,12 @@ def splits() -> dict[str, tuple[Question, ...]]:
 def test_the_corpus_is_what_its_datasheet_says(splits: dict[str, tuple[Question, ...]]) -> None:
     found = check(splits)
     assert found.problems == ()
-    assert found.num_questions >= 3000
+    assert found.num_questions >= 5000
     assert 0.3 <= found.french_share <= 0.37
     assert found.far_share >= 0.3
     assert found.masked_share <= 0.02
-    assert len(found.by_domain) == 10
-    assert min(found.by_domain.values()) >= 300
+    assert len(found.by_domain) == 16
+    assert min(found.by_domain.values()) >= 140
     assert len(found.by_kind) == 15
     assert min(found.by_kind.values()) >= 200
 
@@ -54,8 +54,8 @@ def test_the_splits_are_drawn_by_question_and_hold_every_domain_and_language(
     assert sizes["train"] > sizes["test"] > sizes["validation"] / 2 > 100
     for questions in splits.values():
         groups = Counter((question.domain, question.language) for question in questions)
-        assert len(groups) == 20
-        assert min(groups.values()) >= 8
+        assert len(groups) == 32
+        assert min(groups.values()) >= 6
     ids = [question.id for questions in splits.values() for question in questions]
     assert len(ids) == len(set(ids))
 
