@@ -15,12 +15,15 @@ from cachestack.prefix.layer import PrefixLayer
 from cachestack.prefix.pool import BlockPool
 from cachestack.prefix.rows import LogitRows
 from cachestack.requests import Message, Request, Sampling
+from cachestack.semantic.verifiers.packing import StatesOf
 from cachestack.stats import Stats
 from cachestack.stores.disk import DiskStore
 from cachestack.stores.sums import SumsFile
 
 if TYPE_CHECKING:
+    from cachestack.evaluation.replay import LogReplay
     from cachestack.semantic.base import Encoder, Index
+    from cachestack.semantic.encoder_change import EncoderChange
     from cachestack.stack import CacheStack
 
 S = TypeVar("S", bound="CacheStack")
@@ -76,6 +79,21 @@ def build_demo(
     return stack, engine
 
 
+def build_replay(encoder: Encoder | None, policies: PolicySet, *, max_pairs: int) -> LogReplay:
+    """A replay of one log over a store in memory."""
+    from cachestack.evaluation.replay import LogClock, LogReplay, PreparedPerformer
+    from cachestack.stores.memory import MemoryStore
+
+    clock = LogClock()
+    store = MemoryStore(clock)
+    index: Index | None = None
+    if encoder is not None:
+        from cachestack.semantic.index import FaissIndex
+
+        index = FaissIndex(store)
+    return LogReplay(PreparedPerformer(store, index, encoder, clock), policies, clock, max_pairs=max_pairs)
+
+
 def _build(
     cls: type[S],
     engines: Mapping[str, Engine],
@@ -87,7 +105,7 @@ def _build(
     folder = Path(home) if home is not None else home_folder()
     policy_set = policies if isinstance(policies, PolicySet) else PolicySet.load(policies)
     store = DiskStore(folder / "entries", clock)
-    encoder_, index = _meaning(encoder or DEFAULT_ENCODER, store, folder)
+    encoder_, index, change = _meaning(encoder or DEFAULT_ENCODER, store, folder)
     return cls(
         engines=engines,
         store=store,
@@ -99,14 +117,20 @@ def _build(
         stats=Stats(SumsFile(folder / "stats")),
         clock=clock,
         needs_encoder=encoder is not None,
+        change=change,
     )
 
 
-def _meaning(encoder: str, store: DiskStore, folder: Path) -> tuple[Encoder | None, Index | None]:
-    if encoder == NO_ENCODER:
-        return None, None
-    from cachestack.semantic.embed import SentenceEncoder
+def _meaning(name: str, store: DiskStore, folder: Path) -> tuple[Encoder | None, Index | None, EncoderChange | None]:
+    if name == NO_ENCODER:
+        return None, None, None
+    from cachestack.semantic.encoder_change import EncoderChange
     from cachestack.semantic.index import FaissIndex
+    from cachestack.semantic.known_encoders import KnownEncoders, RecognisedEncoder
+    from cachestack.semantic.opening import lasting_ref, open_encoder
+    from cachestack.semantic.snapshots import INDEX_FOLDER
 
-    made = SentenceEncoder(encoder)
-    return made, FaissIndex(store, snapshot_folder=folder / "indexes", encoder=made)
+    known = KnownEncoders(folder / "encoders")
+    encoder = RecognisedEncoder(open_encoder(name), known, lasting_ref(name))
+    change = EncoderChange(store, known, encoder, open_encoder, packer=StatesOf(encoder))
+    return encoder, FaissIndex(store, snapshot_folder=folder / INDEX_FOLDER), change

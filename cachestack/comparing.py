@@ -17,6 +17,7 @@ from cachestack.requests import Request
 from cachestack.semantic.language import identify
 from cachestack.semantic.layer import Asked, bypass_reason, embed_question, partition_of, semantic_lookup
 from cachestack.semantic.single import run_with_one_entry
+from cachestack.semantic.verifiers.packing import languages_served
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,14 @@ def compare_requests(
     except (TypeError, ValueError):
         return Comparison(False, Reason.UNCACHEABLE_ARGUMENT)
     differs = _differences(first, second)
-    languages = performer.encoder.languages if performer.encoder is not None else frozenset[str]()
-    stored = run_with_one_entry(embed_question(cached, first_policy, languages), None, performer.embed)
+    languages = languages_served(performer.encoder)
+    stored = run_with_one_entry(
+        embed_question(cached, first_policy, languages), None, performer.embed, performer.verify
+    )
     entry = entry_as_if_answered(first, stored, now_s)
-    found = run_with_one_entry(semantic_lookup(second, policy, languages, now_s), entry, performer.embed)
+    found = run_with_one_entry(
+        semantic_lookup(second, policy, languages, now_s), entry, performer.embed, performer.verify
+    )
     return Comparison(isinstance(found, Hit), found.reason, differs, found.detail)
 
 
@@ -76,6 +81,7 @@ def entry_as_if_answered(asked: Asked, embedding: Embedding | Reason, now_s: flo
         stale_until_s=now_s + 1,
         vector=embedding.vector if known else None,  # type: ignore[union-attr]
         encoder=embedding.encoder if known else None,  # type: ignore[union-attr]
+        states=embedding.states if known else b"",  # type: ignore[union-attr]
         language=identify(asked.request.question),
     )
 

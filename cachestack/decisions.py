@@ -51,6 +51,7 @@ class Reason(StrEnum):
     # semantic: by meaning not tried (the exact tier was)
     NO_ENCODER = "no_encoder"
     ENCODER_FAILED = "encoder_failed"
+    ENCODER_TIMEOUT = "encoder_timeout"
     ENCODER_LANGUAGE = "encoder_language"
     INDEX_FAILED = "index_failed"
     BEYOND_WINDOW = "beyond_window"
@@ -122,8 +123,9 @@ class Partial(Generic[T]):
 class Miss:
     """Nothing usable, but what was learnt on the way, so that nothing is done twice.
 
-    `vector` is the question's embedding (float32 bytes), or None where matching by meaning does not apply; `has_stale`
-    says that there is an expired entry of the very same question that may still serve as a stale answer.
+    `vector` is the question's embedding (float32 bytes), or None where matching by meaning does not apply, `states` its
+    packed token states; `has_stale` says that there is an expired entry of the very same question that may still serve
+    as a stale answer.
     """
 
     reason: Reason
@@ -132,6 +134,7 @@ class Miss:
     encoder: str | None = None
     language: str | None = None
     has_stale: bool = False
+    states: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,33 @@ class FindExact:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """→ Embedding, or the Reason why the text is not matched by meaning (window, no encoder, encoder failed)."""
+    """→ Embedding, or the Reason why the text is not matched by meaning (window; encoder: none, failed, late)."""
 
     text: str
+    wait_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedFormer:
+    """→ Embedding by the encoder that was in use before; or None, where nothing of the partition can be its."""
+
+    text: str
+    partition: Partition
+    wait_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """`vector`: float32 little-endian, unit length; `encoder`: the encoder's fingerprint."""
+    """`vector`: float32 little-endian, unit length; `encoder`: the encoder's fingerprint.
+
+    `states`: what is kept of the text's token states, packed; empty where nothing is. `has_former`: there was another
+    encoder before this one, and some entries may still be that one's.
+    """
 
     vector: bytes
     encoder: str
+    states: bytes = b""
+    has_former: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,18 @@ class Search:
     vector: bytes
     encoder: str
     num_candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """→ Agreement. `verifier` is named as in the policy; `score` is what the first verifier gave the pair. Never
+    raises: a verifier that fails or takes too long does not agree."""
+
+    verifier: str
+    cached: str
+    asked: str
+    score: float
+    deadline_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +109,7 @@ class Touch:
     entry_id: str
 
 
-Effect = FindExact | Embed | Search | Prepare | Generate | PublishEntry | Touch
+Effect = FindExact | Embed | EmbedFormer | Search | Verify | Prepare | Generate | PublishEntry | Touch
 
 
 class EngineFailed(Exception):

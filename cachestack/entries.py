@@ -20,7 +20,8 @@ class Entry:
     """One answered question.
 
     `vector` is the question's embedding as little-endian float32 bytes of unit length, or None for an entry that is
-    only served for the exact same question. Times are seconds since the epoch. `created_at_s` is when the question was
+    only served for the exact same question; `states` are its packed token states, made by the same encoder, or empty.
+    Times are seconds since the epoch. `created_at_s` is when the question was
     asked: an answer knows nothing of what happened while it was made. An entry is live while `now < expires_at_s`, and
     may be served as a stale answer, where the policy allows it, until `stale_until_s`.
     `engine_s` is how long the engine took to make the answer. `part_versions` are those of the parts of its prompt.
@@ -47,6 +48,7 @@ class Entry:
     language: str | None = None
     engine_s: float = 0.0
     part_versions: tuple[str, ...] = ()
+    states: bytes = b""
 
     def is_live(self, now_s: float, max_age_s: float = math.inf) -> bool:
         """Whether it may be served now to someone who takes answers up to `max_age_s` old."""
@@ -61,7 +63,7 @@ class Entry:
         return now_s >= self.created_at_s - CLOCK_SLACK_S
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values; `vector` stays bytes."""
+        """Plain values; `vector` and `states` stay bytes."""
         return {"v": ENTRY_VERSION} | {name: _plain(getattr(self, name)) for name in self.__slots__}
 
     @staticmethod

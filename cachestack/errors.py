@@ -14,6 +14,7 @@
     │   ├── ModelNotFound      not present and not reachable: says how to get it
     │   └── ModelCorrupt       a file does not have the expected SHA-256
     ├── EncoderError           an embedding could not be made, or was not finite
+    │   └── EncoderTimeout     it was not made in the time that the policy gives
     ├── EngineError            the engine failed while it worked on a request
     │   └── ContextTooLong     the prompt does not fit the model's context
     ├── StoreError             the state folder cannot be used
@@ -95,3 +96,7 @@ class MissingExtra(CacheStackError, ImportError):
 
 class EncoderError(CacheStackError):
     """An embedding could not be made, or its values are not finite."""
+
+
+class EncoderTimeout(EncoderError):
+    """An embedding was not made in time."""

@@ -13,10 +13,11 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import dropwhile
 from typing import Any
 
-from cachestack.requests import Request
+from cachestack.requests import Request, Sampling
 
 KEY_VERSION = "2"
 INSTRUCTING = ("system", "developer")
@@ -84,7 +85,13 @@ class Partition:
 
     @property
     def digest(self) -> str:
-        return digest(b"partition", KEY_VERSION.encode(), canonical_json([self.tenant, self.user, self.role]))
+        return _partition_digest(self)
+
+
+@lru_cache(maxsize=4096)
+def _partition_digest(partition: Partition) -> str:
+    names = [partition.tenant, partition.user, partition.role]
+    return digest(b"partition", KEY_VERSION.encode(), canonical_json(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +114,15 @@ class Contract:
 
     @property
     def digest(self) -> str:
-        fields = asdict(self)
-        if not self.part_versions:  # entries from before there were parts keep their keys
-            del fields["part_versions"]
-        return digest(b"contract", KEY_VERSION.encode(), canonical_json(fields))
+        return _contract_digest(self)
+
+
+@lru_cache(maxsize=256)
+def _contract_digest(contract: Contract) -> str:
+    fields = asdict(contract)
+    if not contract.part_versions:  # entries from before there were parts keep their keys
+        del fields["part_versions"]
+    return digest(b"contract", KEY_VERSION.encode(), canonical_json(fields))
 
 
 def contract_of(request: Request, model: str) -> Contract:
@@ -118,7 +130,36 @@ def contract_of(request: Request, model: str) -> Contract:
     system = [[m.role, normalise(m.content)] for m in request.messages if m.role in INSTRUCTING]
     earlier = dropwhile(lambda m: m.role in INSTRUCTING, request.messages[:-1])
     history = [[m.role, "" if m.role in INSTRUCTING else normalise(m.content)] for m in earlier]
+    return Contract(
+        model=model,
+        system=digest(b"system", canonical_json(system)) if system else _digest_of_none(b"system"),
+        history=digest(b"history", canonical_json(history)) if history else _digest_of_none(b"history"),
+        version=request.version,
+        last_role=request.messages[-1].role,
+        parameters=_parameters(request),
+        part_versions=request.part_versions,
+    )
+
+
+@lru_cache(maxsize=8)
+def _digest_of_none(kind: bytes) -> str:
+    return digest(kind, canonical_json([]))
+
+
+def _parameters(request: Request) -> str:
     sampling = request.sampling
+    if request.tools or request.extra or request.response_format is not None:
+        return _parameters_text(sampling, list(request.tools), request.response_format, dict(request.extra))
+    return _sampling_alone(repr(sampling), sampling)
+
+
+@lru_cache(maxsize=256)
+def _sampling_alone(written: str, sampling: Sampling) -> str:
+    """`written` tells apart what is equal in Python and not in JSON: 0, 0.0 and -0.0."""
+    return _parameters_text(sampling, [], None, {})
+
+
+def _parameters_text(sampling: Sampling, tools: list[Any], response_format: Any, extra: dict[str, Any]) -> str:
     parameters = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -126,19 +167,11 @@ def contract_of(request: Request, model: str) -> Contract:
         "stop": list(sampling.stop),
         "max_new_tokens": sampling.max_new_tokens,
         "n": sampling.n,
-        "tools": list(request.tools),
-        "response_format": request.response_format,
-        "extra": dict(request.extra),
+        "tools": tools,
+        "response_format": response_format,
+        "extra": extra,
     }
-    return Contract(
-        model=model,
-        system=digest(b"system", canonical_json(system)),
-        history=digest(b"history", canonical_json(history)),
-        version=request.version,
-        last_role=request.messages[-1].role,
-        parameters=canonical_json(parameters).decode("utf-8", "surrogatepass"),
-        part_versions=request.part_versions,
-    )
+    return canonical_json(parameters).decode("utf-8", "surrogatepass")
 
 
 def exact_key(partition: Partition, contract: Contract, text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, assert_never
 
 from cachestack.decisions import Reason
@@ -12,26 +13,34 @@ from cachestack.effects import (
     Effect,
     Embed,
     Embedding,
+    EmbedFormer,
     FindExact,
     Generate,
     Prepare,
     PublishEntry,
     Search,
     Touch,
+    Verify,
 )
 from cachestack.engines.base import Engine, is_token_engine
 from cachestack.entries import Candidate
 from cachestack.errors import (
     CacheStackError,
     ConfigError,
-    EncoderError,
     EntryTooLarge,
     MissingExtra,
     ModelError,
     StoreError,
 )
-from cachestack.semantic.base import Encoder, Index
-from cachestack.semantic.vectors import to_bytes, to_vector
+from cachestack.keys import Partition
+from cachestack.semantic.base import Encoder, Index, StatesPacker
+from cachestack.semantic.encoder_change import EncoderChange
+from cachestack.semantic.index_counts import IndexCounts
+from cachestack.semantic.question_encoder import QuestionEncoder
+from cachestack.semantic.verifiers.base import Agreement
+from cachestack.semantic.verifiers.known import shelf_of
+from cachestack.semantic.verifiers.packing import StatesOf
+from cachestack.semantic.verifiers.shelf import VerifierShelf
 from cachestack.stores.base import EntryStore
 
 log = logging.getLogger("cachestack")
@@ -56,15 +65,32 @@ class Performer:
         clock: Callable[[], float] = time.time,
         *,
         needs_encoder: bool = True,
+        packer: StatesPacker | None = None,
+        change: EncoderChange | None = None,
+        verifiers: VerifierShelf | None = None,
     ) -> None:
         self._needs_encoder = needs_encoder
+        self.packer = StatesOf(encoder) if packer is None and encoder is not None else packer
+        self._verifiers = shelf_of() if verifiers is None else verifiers
+        self.change = change
+        self._former: QuestionEncoder | None = None
+        self._has_embedded = False
         self.store = store
-        self.encoder = encoder
+        self.encoder = encoder  # sets `_questions`
         self._index = index
         self._clock = clock
         self._warned: set[str] = set()
         self._purged_s = clock()
         self._failed_s: dict[str, float] = {}  # by tenant: when its last write failed
+
+    @property
+    def encoder(self) -> Encoder | None:
+        return self._encoder
+
+    @encoder.setter
+    def encoder(self, encoder: Encoder | None) -> None:
+        self._encoder = encoder
+        self._questions = None if encoder is None else QuestionEncoder(encoder, self.packer)
 
     def perform(self, effect: Effect, engines: Mapping[str, Engine]) -> Any:
         """The result that the effect's docstring names."""
@@ -84,18 +110,19 @@ class Performer:
             self._store_failed(error, writes_for)
             raise StoreError(f"{type(error).__name__}: {error}") from error
 
-    def embed(self, text: str) -> Embedding | Reason:
-        """The text's embedding, or why there is none."""
-        encoder = self.encoder
-        if encoder is None:
+    def embed(self, text: str, wait_s: float | None = None) -> Embedding | Reason:
+        """The text's embedding, or why there is none. Without `wait_s` it takes as long as it takes."""
+        if self._questions is None:
             return Reason.NO_ENCODER
         try:
-            if not encoder.fits_window(text):
-                return Reason.BEYOND_WINDOW
-            vector = to_bytes(encoder.encode([text])[0])
-            if to_vector(vector, encoder.dimension) is None:
-                raise EncoderError(f"not a finite vector of length 1 with {encoder.dimension} dimensions")
-            return Embedding(vector, encoder.fingerprint)
+            made = self._questions.embed(text, wait_s)
+            if isinstance(made, Embedding):
+                self._has_embedded = True
+                if self.change is not None and self.change.has_former:
+                    made = replace(made, has_former=True)
+            elif made is Reason.ENCODER_TIMEOUT:
+                self._warn("the encoder takes longer than a request may wait; such questions are only matched exactly")
+            return made
         except (ModelError, ConfigError, MissingExtra) as error:
             if self._needs_encoder:
                 raise  # it was asked for by name and was never there: that is for whoever set this up
@@ -105,11 +132,45 @@ class Performer:
             self._warn("questions cannot be embedded and are only matched exactly", error)
             return Reason.ENCODER_FAILED
 
+    def verify(self, effect: Verify) -> Agreement:
+        """What a verifier that takes time says of a pair."""
+        return self._verifiers.perform(effect)
+
+    def index_counts(self) -> IndexCounts | None:
+        """None where there is no index, or one that does not count."""
+        counts = getattr(self._index, "counts", None)
+        return None if counts is None else counts()
+
     def close(self) -> None:
+        for questions in (self._questions, self._former):
+            if questions is not None:
+                questions.close()
+        if self.change is not None:
+            self.change.close()
         close_index = getattr(self._index, "close", None)
         if close_index is not None:
             close_index()
         self.store.close()
+
+    def _embed_as_before(self, text: str, partition: Partition, wait_s: float | None) -> Embedding | None:
+        """By the encoder before the one in use. It is a help for a while: that it fails costs hits only."""
+        try:
+            encoder = None if self.change is None else self.change.former(partition)
+            if encoder is None:
+                return None
+            if self._former is None:
+                self._former = QuestionEncoder(encoder, self.packer)
+            made = self._former.embed(text, wait_s)
+            return made if isinstance(made, Embedding) else None
+        except Exception as error:
+            self._warn("the encoder before cannot be used; its entries are only matched exactly for now", error)
+            return None
+
+    def _move(self, partition: Partition) -> None:
+        """Have the entries of an encoder before encoded anew. Only where the encoder is in use anyhow: an exact hit
+        loads no model."""
+        if self.change is not None and self._has_embedded:
+            self.change.move(partition)
 
     def _store_failed(self, error: Exception, writes_for: str | None) -> None:
         if writes_for is not None:
@@ -123,10 +184,11 @@ class Performer:
         self._failed_s.pop(tenant, None)
         return False
 
-    def _warn(self, what: str, error: Exception) -> None:
+    def _warn(self, what: str, error: Exception | None = None) -> None:
         if what not in self._warned:
             self._warned.add(what)
-            log.warning("%s: %s", what, error if isinstance(error, CacheStackError) else repr(error))
+            why = "" if error is None else f": {error if isinstance(error, CacheStackError) else repr(error)}"
+            log.warning("%s%s", what, why)
 
     def _purge_when_due(self) -> None:
         """Of all tenants: one that fails must not make this one's answer look lost."""
@@ -155,19 +217,25 @@ class Performer:
         match effect:
             case FindExact(partition, exact):
                 return self.store.find_exact(partition, exact)
-            case Embed(text):
-                return self.embed(text)
+            case Embed(text, wait_s):
+                return self.embed(text, wait_s)
+            case EmbedFormer(text, partition, wait_s):
+                return self._embed_as_before(text, partition, wait_s)
             case Search():
                 return self._search(effect)
+            case Verify():
+                return self.verify(effect)
             case Prepare(engine, request):
                 token_engine = engines[engine]
                 assert is_token_engine(token_engine), "only token engines prepare prompts"
                 return token_engine.prepare(request)
             case PublishEntry(entry, max_bytes):
+                self._move(entry.partition)
                 kept = self.store.put(entry, max_bytes)
                 self._purge_when_due()
                 return kept
             case Touch(partition, entry_id):
+                self._move(partition)
                 return self.store.touch(partition, entry_id, self._clock())
             case Generate():
                 raise AssertionError("Generate is performed by the driver")

@@ -203,7 +203,8 @@ class Pipeline:
 
 def completed(request: Request, policy: Policy, engine: Engine) -> Request:
     """The request with what it left open filled in. Raises RequestError for what the in-process engine cannot do."""
-    request = replace(request, model=request.model or engine.model)
+    if not request.model:
+        request = replace(request, model=engine.model)
     if not is_token_engine(engine):
         return request
     sampling = request.sampling

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Similarity = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Bytes = Annotated[int, Field(ge=0)]
+
+
+def _verifier(name: str) -> str:
+    if not re.fullmatch(r"local|lexical|cross_encoder(:.+)?|judge:.+", name):
+        raise ValueError("not a verifier; allowed: local, lexical, cross_encoder, cross_encoder:NAME, judge:ENGINE")
+    return name
+
+
+VerifierName = Annotated[str, AfterValidator(_verifier)]
 
 
 class Section(BaseModel):
@@ -34,16 +44,31 @@ class SemanticPolicy(Section):
     by_meaning: bool = True
     """Off: only the exact same question hits."""
 
-    reject_below: Similarity = 0.80
+    reject_below: Similarity = 0.50
     """Cosine below which nothing is served."""
 
     accept_from: Similarity = 0.90
-    """Cosine from which an entry is served when the guards agree; between the two, a verifier must agree too."""
+    """Cosine from which a sensitive scope may be served, and from which the guards alone decide where `verifiers` is
+    empty."""
 
     sensitive: bool = False
-    """True: nothing is ever served from the middle band."""
+    """True: nothing is served below `accept_from`, nor where any guard has even a doubt."""
 
-    num_candidates: Annotated[int, Field(ge=1, le=100)] = 8
+    verifiers: tuple[VerifierName, ...] = ("local",)
+    """Who weighs what the guards found. The first gives a score; the others are asked, in order, where it lies between
+    `doubt_score` and `accept_score`. `local` is built in, `cross_encoder` is slower and better; `cross_encoder:NAME`
+    takes any model of that kind, `judge:ENGINE` asks a language model. Empty: any doubt of a guard refuses."""
+
+    accept_score: Similarity = 0.75
+    """Score from which the first verifier's word is enough."""
+
+    doubt_score: Similarity = 0.40
+    """Score below which nothing is served; between the two, the next verifier decides, and without one it is a miss."""
+
+    verifier_deadline_ms: Annotated[float, Field(gt=0, le=60_000, allow_inf_nan=False)] = 1000.0
+    """How long a verifier after the first may take; after that it has not agreed. The first load is not counted."""
+
+    num_candidates: Annotated[int, Field(ge=1, le=100)] = 5
     """How many nearest entries are looked at."""
 
     walls: frozenset[Literal["user", "role"]] = frozenset()
@@ -58,6 +83,12 @@ class SemanticPolicy(Section):
     unguarded_languages: Literal["exact_only", "serve"] = "exact_only"
     """What to do by meaning in a language that has no guards (guarded: English, French)."""
 
+    cross_language: bool = False
+    """Whether an answer to a question in one language may serve a question in another one."""
+
+    encoder_deadline_ms: Annotated[float, Field(gt=0, le=60_000, allow_inf_nan=False)] = 1000.0
+    """How long a request waits for its question's embedding; after that it is a miss. The first load is not counted."""
+
     allow_tools: bool = False
     """Whether requests that carry tools may be answered from the cache."""
 
@@ -65,6 +96,15 @@ class SemanticPolicy(Section):
     def _bands(self) -> SemanticPolicy:
         if self.accept_from < self.reject_below:
             raise ValueError(f"accept_from ({self.accept_from}) must not be below reject_below ({self.reject_below})")
+        if self.accept_score < self.doubt_score:
+            raise ValueError(f"accept_score ({self.accept_score}) must not be below doubt_score ({self.doubt_score})")
+        in_place = ("local", "lexical")
+        if self.verifiers and self.verifiers[0] not in in_place:
+            raise ValueError(f"verifiers must begin with local or lexical: for example [local, {self.verifiers[0]}]")
+        if any(name in in_place for name in self.verifiers[1:]):
+            raise ValueError("of verifiers only the first can be local or lexical; leave the others out")
+        if len(set(self.verifiers)) != len(self.verifiers):
+            raise ValueError("verifiers names one twice; each is asked once")
         return self
 
 

@@ -106,6 +106,11 @@ class PolicySet:
         return PolicySet.parse(text, str(file))
 
     @staticmethod
+    def of_one(policy: Policy, source: str) -> PolicySet:
+        """One policy for every tenant."""
+        return PolicySet(source, DEFAULT, {DEFAULT: policy}, {DEFAULT: {}})
+
+    @staticmethod
     def parse(text: str, source: str) -> PolicySet:
         """As `load`, from text; `source` is named in errors."""
         try:

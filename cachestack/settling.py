@@ -48,13 +48,13 @@ def settle(
         trace.add(Layer.SETTLE, Outcome.BYPASS, refusal)
         return None
     cut = generation.finish_reason == "length"  # the same limit would cut it again; another question deserves better
-    vector, encoder = None, None
+    vector, encoder, states = None, None, b""
     if isinstance(looked_up, Miss):
-        vector, encoder = looked_up.vector, looked_up.encoder
+        vector, encoder, states = looked_up.vector, looked_up.encoder, looked_up.states
     elif not cut:
         embedding = yield from embed_question(request, policy, encoder_languages)
         if not isinstance(embedding, Reason):
-            vector, encoder = embedding.vector, embedding.encoder
+            vector, encoder, states = embedding.vector, embedding.encoder, embedding.states
     expires_at_s = asked_at_s + max_age(request, policy)
     entry = Entry(
         entry_id=entry_id,
@@ -76,6 +76,7 @@ def settle(
         tags=request.tags,
         vector=None if cut else vector,
         encoder=None if cut else encoder,
+        states=b"" if cut else states,
         language=identify(request.question),
         engine_s=generation.ttft_s + generation.decode_s,
     )

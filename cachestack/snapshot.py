@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cachestack.histogram import quantile
+
+if TYPE_CHECKING:
+    from cachestack.semantic.encoder_change import Progress
+    from cachestack.semantic.index_counts import IndexCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +82,17 @@ class TenantStats:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All tenants' statistics at one moment."""
+    """All tenants' statistics at one moment. `reembedding`: how far this process is with entries of an encoder before;
+    None where there was none. `index`: the vectors that this process holds, and how; None where there is no index."""
 
     by_tenant: Mapping[str, TenantStats]
+    reembedding: Progress | None = None
+    index: IndexCounts | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        return {"tenants": {name: stats.as_dict() for name, stats in sorted(self.by_tenant.items())}}
+        values: dict[str, Any] = {"tenants": {name: stats.as_dict() for name, stats in sorted(self.by_tenant.items())}}
+        values |= {} if self.reembedding is None else {"reembedding": _plain(self.reembedding)}
+        return values if self.index is None else values | {"index": self.index.as_dict()}
 
 
 def tenant_stats(sums: Mapping[str, float]) -> TenantStats:

@@ -6,6 +6,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,10 @@ from cachestack.prefix.layer import PrefixLayer
 from cachestack.prefix.rows import LogitRows
 from cachestack.requests import Request
 from cachestack.score import TextScoring
-from cachestack.semantic.base import Encoder, Index
+from cachestack.semantic.base import Encoder, Index, StatesPacker
+from cachestack.semantic.encoder_change import EncoderChange
+from cachestack.semantic.verifiers.known import shelf_of
+from cachestack.semantic.verifiers.packing import languages_served
 from cachestack.snapshot import Snapshot
 from cachestack.stats import Stats
 from cachestack.stores.base import EntryStore
@@ -56,6 +60,8 @@ class CacheStack(InProcess):
         policies: PolicySet | None = None,
         stats: Stats | None = None,
         needs_encoder: bool = True,
+        packer: StatesPacker | None = None,
+        change: EncoderChange | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.policies = policies or PolicySet.load()
@@ -65,10 +71,18 @@ class CacheStack(InProcess):
         self._scoring = TextScoring(prefix, rows)
         self._stats = stats or Stats()
         self.identities = Identities()
-        self.performer = Performer(store, index, encoder, clock, needs_encoder=needs_encoder)
-        languages = encoder.languages if encoder is not None else frozenset[str]()
+        self.performer = Performer(
+            store,
+            index,
+            encoder,
+            clock,
+            needs_encoder=needs_encoder,
+            packer=packer,
+            change=change,
+            verifiers=shelf_of(self._engines),
+        )
         self._finalizer = weakref.finalize(self, _close, self._stats, self.performer)  # at the interpreter's end, too
-        self._pipeline = Pipeline(self._engines, prefix, languages, clock=clock)
+        self._pipeline = Pipeline(self._engines, prefix, languages_served(encoder), clock=clock)
 
     @classmethod
     def local(
@@ -160,7 +174,10 @@ class CacheStack(InProcess):
 
     def stats(self) -> Snapshot:
         """Statistics of all tenants, earlier runs on the same home included."""
-        return self._stats.snapshot()
+        change = self.performer.change
+        moving = change is not None and change.progress().num_partitions > 0
+        progress = change.progress() if change is not None and moving else None
+        return replace(self._stats.snapshot(), reembedding=progress, index=self.performer.index_counts())
 
     def report_wrong(self, hit_id: str, *, tenant: str) -> bool:
         """Report that the answer `hit_id` (`Response.hit_id`) was wrong: its entry is removed and the report counted.

@@ -113,3 +113,24 @@ def load_average() -> float | None:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):
         return None
+
+
+def encoder_machine(encoder: str) -> Machine:
+    """For measurements without a language model: the model is the encoder, which computes in float32."""
+    import torch
+
+    return Machine(
+        cpu=cpu_name(),
+        cores=num_cores(),
+        threads=torch.get_num_threads(),
+        os=f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
+        model=Path(encoder).name,
+        dtype="float32",
+        attention="sdpa",
+        device="cpu",
+        cpu_capability=torch.backends.cpu.get_cpu_capability(),
+        flags={name: os.environ[name] for name in ("OMP_NUM_THREADS",) if name in os.environ},
+        versions={"python": platform.python_version()}
+        | {name: metadata.version(name) for name in (*PACKAGES, "faiss-cpu", "diskcache")},
+        load_average=load_average(),
+    )

@@ -58,10 +58,12 @@ def as_markdown(document: Mapping[str, Any]) -> str:
         },
     }
     parts = [
-        _table(["ms an item", *head], times),
-        _table(["ratio: median (interval)", *head], ratios),
-        _table(["over one whole pass: median (interval)", ""], [[k, as_ratio(r)] for k, r in overheads.items()]),
-        *([_table(["target", "measured", "aim", "met"], targets)] if targets else []),
+        markdown_table(["ms an item", *head], times),
+        markdown_table(["ratio: median (interval)", *head], ratios),
+        markdown_table(
+            ["over one whole pass: median (interval)", ""], [[k, as_ratio(r)] for k, r in overheads.items()]
+        ),
+        *([markdown_table(["target", "measured", "aim", "met"], targets)] if targets else []),
         "\n".join(notes(document)),
     ]
     return "\n\n".join(parts) + "\n"
@@ -116,6 +118,7 @@ def agreement_line(document: Mapping[str, Any]) -> str:
     )
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """First column to the left, the others to the right."""
     lines = [head, ["---", *("---:" for _ in head[1:])], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

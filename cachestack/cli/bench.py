@@ -15,6 +15,7 @@ from cachestack.cli.output import JsonOption, plain_table, print_json, print_tab
 from cachestack.errors import UsageError
 
 if TYPE_CHECKING:
+    from cachestack.bench.machine import Machine
     from cachestack.bench.prefix import MakePeer
     from cachestack.bench.prompt import FewShot
     from cachestack.models.manifest import Report
@@ -94,6 +95,55 @@ def prefix(
         raise typer.Exit(1)
 
 
+@app.command("semantic")
+def semantic(
+    full: Annotated[
+        bool, typer.Option("--full", help="1,000,000 entries instead of 100,000: takes an hour or more, and 10 GB.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A few hundred entries: shows that it works, measures nothing.")
+    ] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """What a semantic look-up costs: exact hits, the decision over 100,000 entries, the embedding, the index.
+
+    Some minutes on two cores. Exit status 1 if a look-up finds anything but what it should.
+    """
+    if json and markdown:
+        raise UsageError("--json and --markdown both print to stdout; give one of them")
+    if full and quick:
+        raise UsageError("--full measures more and --quick nothing; give one of them")
+    from cachestack.bench.semantic_settings import FULL, QUICK, Settings
+    from cachestack.build import DEFAULT_ENCODER
+
+    with stage_bars("bench semantic") as report:
+        from cachestack.bench.machine import encoder_machine
+        from cachestack.bench.semantic import bench_semantic
+
+        machine = encoder_machine(DEFAULT_ENCODER)
+        _warn_if_busy(machine)
+        settings = FULL if full else QUICK if quick else Settings()
+        document = bench_semantic(settings, machine, report=report).to_json()
+    if json:
+        print_json(document)
+    else:
+        from cachestack.bench.semantic_tables import as_markdown, notes, tables
+
+        if markdown:
+            typer.echo(as_markdown(document), nl=False)
+        else:
+            for table in tables(document):
+                shown = plain_table(*table.head)
+                for row in table.rows:
+                    shown.add_row(*row)
+                print_table(shown)
+            for note in notes(document):
+                typer.echo(note)
+    if not document["agreement"]["holds"]:
+        raise typer.Exit(1)
+
+
 def _measured(
     model: str | None, *, peer: str | None, gguf: Path | None, reps: int | None, quick: bool, profile: bool
 ) -> dict[str, Any]:
@@ -112,11 +162,7 @@ def _measured(
 
         engine = TransformersEngine(name)
         machine = this_machine(engine)
-        if machine.is_busy:
-            warn(
-                f"the machine is busy: load average {machine.load_average} on {machine.cores} cores; wait until it is "
-                "quiet, or take these figures for a trial"
-            )
+        _warn_if_busy(machine)
         make_peer = None
         if peer is not None:
             make_peer = _peer_maker(name, gguf, machine.threads, opened, report)
@@ -124,6 +170,14 @@ def _measured(
         if reps is not None:
             settings = replace(settings, reps=reps)
         return bench_prefix(engine, settings, machine, make_peer=make_peer, report=report).to_json()
+
+
+def _warn_if_busy(machine: Machine) -> None:
+    if machine.is_busy:
+        warn(
+            f"the machine is busy: load average {machine.load_average} on {machine.cores} cores; wait until it is "
+            "quiet, or take these figures for a trial"
+        )
 
 
 def _peer_maker(model: str, gguf: Path | None, threads: int, opened: ExitStack, report: Report) -> MakePeer:

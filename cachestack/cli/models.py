@@ -36,7 +36,7 @@ def list_models(json: JsonOption = False) -> None:
             row["state"],
             f"{row['num_parameters'] / 1e6:.1f} M",
             str(row["window_tokens"]),
-            ", ".join(row["languages"]),
+            ", ".join(row["languages"]) if len(row["languages"]) < 4 else str(len(row["languages"])),
             row["licence"],
         )
     print_table(table)
@@ -71,6 +71,39 @@ def pull_models(
     for result in results:
         done = "already here" if result.work == "none" else result.work
         typer.echo(f"{result.model.name}: {result.state}, {done} ({result.path})")
+
+
+@app.command("build")
+def build_model(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="cross-encoder: the verifier of that name.")],
+    threads: Annotated[int, typer.Option(min=1, help="How many cores to use.")] = 2,
+    pairs: Annotated[int, typer.Option(min=64, help="Pairs of the corpus to train on.")] = 26_000,
+    seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Train a model from the corpus that comes with the package. The cross-encoder takes one to two hours."""
+    from cachestack.semantic.verifiers.cross_encoder import FOLDER, file_in
+    from cachestack.training.cross import train_cross
+
+    if name != "cross-encoder":
+        raise typer.BadParameter(f"only cross-encoder can be built; {name!r} may be one to pull")
+    path = file_in(models_folder())
+    with stage_bars(name) as report:
+        data, card = train_cross(
+            seed=seed,
+            epochs=1,
+            report=lambda done, total, _: report("train", done, total),
+            num_pairs=pairs,
+            threads=threads,
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = path.with_suffix(".part")
+    written.write_bytes(data)
+    written.replace(path)
+    if json:
+        print_json({"name": FOLDER, "path": str(path), "card": card})
+    else:
+        typer.echo(f"{name}: trained ({path})")
 
 
 @app.command("info")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from cachestack.cli.output import JsonOption, plain_table, print_json, print_table
 from cachestack.errors import UsageError
 from cachestack.folders import home_folder
+from cachestack.semantic.index_counts import kind_of
+from cachestack.semantic.snapshots import INDEX_FOLDER, SnapshotFile, snapshot_files
 from cachestack.snapshot import LayerStats, Quantiles, Snapshot, TenantStats
 from cachestack.stats import Stats
 from cachestack.stores.sums import SumsFile
@@ -30,13 +32,36 @@ def command(
             known = ", ".join(sorted(snapshot.by_tenant)) or "none yet"
             raise UsageError(f"tenant {tenant!r} has no statistics in {home_folder()}; tenants there: {known}")
         snapshot = Snapshot({tenant: snapshot.by_tenant[tenant]})
+    files = snapshot_files(home_folder() / INDEX_FOLDER) if tenant is None else []
     if json:
-        print_json(snapshot.as_dict())
+        print_json(snapshot.as_dict() | ({"index": _index(files)} if files else {}))
         return
     if not snapshot.by_tenant:
         typer.echo(f"no requests yet in {home_folder()}")
     for name, stats in sorted(snapshot.by_tenant.items()):
         _print_tenant(name, stats)
+    if files:
+        kept = _index(files)
+        table = plain_table("", "", title="Index, as it was last saved (partitions of 2,000 vectors and more)")
+        table.add_row("kind", f"{kept['kind']}, {kept['num_groups']:,} partitions")
+        table.add_row("vectors", f"{kept['num_vectors']:,}, {kept['num_in_graphs']:,} of them in graphs")
+        table.add_row("tombstones", f"{kept['num_tombstones']:,}")
+        table.add_row("builds", f"{kept['num_builds']:,}")
+        table.add_row("on disk", f"{kept['num_bytes'] / 1e6:.1f} MB")
+        print_table(table)
+
+
+def _index(files: Sequence[SnapshotFile]) -> dict[str, Any]:
+    num_vectors, num_in_graphs = sum(f.num_vectors for f in files), sum(f.num_in_graphs for f in files)
+    return {
+        "kind": kind_of(num_vectors, num_in_graphs),
+        "num_groups": len(files),
+        "num_vectors": num_vectors,
+        "num_in_graphs": num_in_graphs,
+        "num_tombstones": sum(f.num_dead for f in files),
+        "num_builds": sum(f.num_builds for f in files),
+        "num_bytes": sum(f.num_bytes for f in files),
+    }
 
 
 def _print_tenant(name: str, stats: TenantStats) -> None:

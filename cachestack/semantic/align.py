@@ -73,7 +73,9 @@ def _align(cached: Text, asked: Text) -> Alignment:
         _compounds(b, a, right, left, matches, swap=True)
     if left and right:
         language = cached.language or asked.language
-        match("spelling", lambda x, y: _misspelt(x, y, language))
+        slips = [t for side, open_side in ((a, left), (b, right)) for t in map(side.__getitem__, open_side)]
+        if any(len(t.text) >= 4 and frequency(t.text, language) <= MISSPELT for t in slips):
+            match("spelling", lambda x, y: _misspelt(x, y, language))
     for side, open_side, other in ((a, left, asked), (b, right, cached)):
         for i in list(open_side):
             if _slipped_grammar(side[i], other):
@@ -99,6 +101,8 @@ def _compounds(
         if len(word) < 2 or whole[i].role in (Role.NUMBER, Role.DATE):
             continue
         for j in open_parts:
+            if not word.startswith(parts[j].text[:1]):
+                continue
             end = _run(word, parts, j)
             how: How = "compound"
             if end == j:
@@ -130,6 +134,8 @@ def _misspelt(a: Token, b: Token, language: str | None) -> bool:
     """Whether one is the other with a slip of the finger. Exactly one of the two may be a known word: Mary is not
     Mark, and two names that nobody knows are two names."""
     x, y = a.text, b.text
+    if not -3 < len(x) - len(y) < 3:
+        return False
     if Role.NUMBER in (a.role, b.role) or Role.DATE in (a.role, b.role):
         return False
     shorter, longer = sorted((len(x), len(y)))
@@ -149,11 +155,10 @@ def _slipped_grammar(token: Token, other: Text) -> bool:
     word = token.text
     if token.role is not Role.CONTENT or len(word) < 3 or not word.isalpha():
         return False
-    letters = sorted(word)
-    return any(
-        t.role is Role.FUNCTION and sorted(t.text) == letters and counted_in(word, other.lexicon.language) <= MISSPELT
-        for t in other.tokens
-    )
+    if counted_in(word, other.lexicon.language) > MISSPELT:
+        return False
+    length, letters = len(word), sorted(word)
+    return any(t.role is Role.FUNCTION and len(t.text) == length and sorted(t.text) == letters for t in other.tokens)
 
 
 def distance(x: str, y: str, limit: int) -> int:

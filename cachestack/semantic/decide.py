@@ -1,40 +1,63 @@
-"""From candidates to a decision: bands, guards, verifier. Pure: no I/O, no clock of its own.
+"""From candidates to a decision: guards, verifiers, thresholds. No I/O, no clock of its own; a verifier that takes
+time is asked for through an effect.
 
 ::
 
-    similarity   reject_below          accept_from
-    ─────────────────┼──────────────────────┼──────────────
-        never        │  guards + verifier   │   guards
-                     │  (never: sensitive)  │
+    cosine below reject_below ─→ never
+    a guard that is certain   ─→ never
+    the local score:     doubt_score            accept_score
+    ─────────────────────────┼──────────────────────┼──────────────
+              never          │  the next verifier   │   served
+
+A `sensitive` scope is served from `accept_from` of cosine on only, and only where no guard has even a doubt.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from cachestack.decisions import Hit, Miss, Reason
+from cachestack.effects import Verify
 from cachestack.entries import Candidate, Entry
 from cachestack.policy import FallbackPolicy, SemanticPolicy
-from cachestack.semantic.guards import GUARDS, first_rejection
+from cachestack.semantic.guards import Verdict, judge
 from cachestack.semantic.text import Text, analyse
-from cachestack.semantic.verify import Agreement, LexicalVerifier, Verifier
+from cachestack.semantic.verifiers.base import Agreement, Side, Verifier
+from cachestack.semantic.verifiers.lexical import LexicalVerifier
+from cachestack.semantic.verifiers.local import LocalVerifier
 
-DEFAULT_VERIFIER = LexicalVerifier()
+FIRST: Mapping[str, Verifier] = {"local": LocalVerifier(), "lexical": LexicalVerifier()}
+"""The verifiers that are asked in place, by the policy's name; all others are asked for through an effect."""
 MAX_CHARACTERS = 2_000
 """A longer text is not served by meaning: reading it would cost more than it saves, and a tokenizer's window alone does
 not bound its length (one unknown word of any length is one token)."""
+MAX_ASKED = 2
+"""For how many candidates the verifiers after the first are asked: they take their time."""
+
+Decision = Hit[Entry] | Miss
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked now: the last message's text, and its language (ISO 639-1) or None where unknown."""
+    """What is asked now: the last message's text, its language (ISO 639-1) or None where unknown, and its packed token
+    states, or empty."""
 
     text: str
     language: str | None
+    states: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """A candidate whose score lies between the thresholds."""
+
+    candidate: Candidate
+    score: float
+    facts: dict[str, Any]
 
 
 def decide(
@@ -44,9 +67,10 @@ def decide(
     fallback: FallbackPolicy,
     now_s: float,
     max_age_s: float = math.inf,
-    verifier: Verifier = DEFAULT_VERIFIER,
-) -> Hit[Entry] | Miss:
-    """The first candidate that its band, the guards and, in the middle band, the verifier let through.
+    verifier: Verifier | None = None,
+) -> Generator[Verify, Agreement, Decision]:
+    """The first candidate that is let through; if none is, of those in doubt the first that a further verifier agrees
+    to. `verifier` is asked in place of the first that the policy names.
 
     `candidates` come best first. A miss gives the reason of the nearest live candidate, and what stood in its way.
     """
@@ -56,64 +80,117 @@ def decide(
         return _too_far(candidates)
     if not live:
         return Miss(Reason.EXPIRED, _facts(near[0], now_s))
-    refused: Miss | None = None
+    first = verifier or (FIRST[policy.verifiers[0]] if policy.verifiers else None)
+    refusals: dict[str, Miss] = {}
+    doubts: list[_Doubt] = []
     for candidate in live:
-        decision = _one(query, candidate, policy, fallback, now_s, verifier)
+        found = _one(query, candidate, policy, now_s, first)
+        if isinstance(found, Hit):
+            return found
+        if isinstance(found, _Doubt):
+            doubts.append(found)
+            refusals[candidate.entry.entry_id] = Miss(Reason.NOT_VALIDATED, found.facts | {"in_doubt": True})
+        else:
+            refusals[candidate.entry.entry_id] = found
+    for doubt in sorted(doubts, key=lambda d: -d.score)[:MAX_ASKED]:
+        decision = yield from _second_opinion(query, doubt, policy, fallback)
         if isinstance(decision, Hit):
             return decision
-        refused = refused or decision
-    assert refused is not None, "a live candidate was neither served nor refused"
-    return refused
+        refusals[doubt.candidate.entry.entry_id] = decision
+    return refusals[live[0].entry.entry_id]
 
 
 def _too_far(candidates: Sequence[Candidate]) -> Miss:
-    if not candidates:
+    known = [c for c in candidates if math.isfinite(c.similarity)]
+    if not known:
         return Miss(Reason.NO_ENTRY)
-    best = max(candidates, key=lambda c: c.similarity)
+    best = max(known, key=lambda c: c.similarity)
     return Miss(Reason.BELOW_THRESHOLD, {"similarity": round(best.similarity, 4), "entry_id": best.entry.entry_id})
 
 
 def _one(
-    query: Query,
-    candidate: Candidate,
-    policy: SemanticPolicy,
-    fallback: FallbackPolicy,
-    now_s: float,
-    verifier: Verifier,
-) -> Hit[Entry] | Miss:
+    query: Query, candidate: Candidate, policy: SemanticPolicy, now_s: float, verifier: Verifier | None
+) -> Decision | _Doubt:
     facts = _facts(candidate, now_s)
-    in_doubt = candidate.similarity < policy.accept_from
-    if in_doubt and policy.sensitive:
+    is_close = candidate.similarity >= policy.accept_from
+    if policy.sensitive and not is_close:
         return Miss(Reason.SENSITIVE_SCOPE, facts)
     if max(len(candidate.entry.question), len(query.text)) > MAX_CHARACTERS:
         return Miss(Reason.GUARD_REJECTED, {"guard": "length", "max_characters": MAX_CHARACTERS} | facts)
     try:
         cached, asked = _analysed(candidate.entry, query)
+        verdicts = judge(cached, asked)
     except Exception as failure:  # fail closed: what could not be read was not seen to be safe
         error = f"{type(failure).__name__}: {failure}"
         return Miss(Reason.GUARD_REJECTED, {"guard": "reading", "evidence": {"error": error}} | facts)
-    verdict = first_rejection(cached, asked)
-    if verdict is not None:
-        return Miss(
-            Reason.GUARD_REJECTED,
-            {"guard": verdict.kind, "certain": verdict.certain, "evidence": dict(verdict.evidence)} | facts,
-        )
-    facts |= {"band": "validate" if in_doubt else "accept", "guards_passed": len(GUARDS)}
-    if not in_doubt:
-        return Hit(Reason.SIMILAR, candidate.entry, facts)
-    agreement = _asked_verifier(verifier, cached, asked, candidate.similarity)
-    facts |= {"verifier_score": round(agreement.score, 4), "verifier": dict(agreement.evidence)}
-    if agreement.agrees or (agreement.agrees is None and fallback.semantic_doubt == "serve"):
-        return Hit(Reason.VALIDATED, candidate.entry, facts | {"in_doubt": agreement.agrees is None})
+    rejection = _rejection(verdicts, policy)
+    if rejection is not None:
+        why = {"guard": rejection.kind, "certain": rejection.certain, "evidence": dict(rejection.evidence)}
+        return Miss(Reason.GUARD_REJECTED, why | facts)
+    facts |= {"band": "accept" if is_close else "validate", "guards_passed": sum(v.passed for v in verdicts)}
+    facts |= {"doubts": [v.kind for v in verdicts if not v.passed]} if not all(v.passed for v in verdicts) else {}
+    if verifier is None or not policy.verifiers:
+        return Hit(Reason.SIMILAR, candidate.entry, facts) if is_close else Miss(Reason.NOT_VALIDATED, facts)
+    return _scored(candidate, Side(cached, candidate.entry.states), Side(asked, query.states), facts, policy, verifier)
+
+
+def _rejection(verdicts: tuple[Verdict, ...], policy: SemanticPolicy) -> Verdict | None:
+    """A certain one first; in a sensitive scope, or where no verifier weighs them, a doubt is enough."""
+    refused = [v for v in verdicts if not v.passed and not (policy.cross_language and v.kind == "language")]
+    certain = next((v for v in refused if v.certain), None)
+    strict = policy.sensitive or not policy.verifiers
+    return certain or (refused[0] if refused and strict else None)
+
+
+def _scored(
+    candidate: Candidate,
+    cached: Side,
+    asked: Side,
+    facts: dict[str, Any],
+    policy: SemanticPolicy,
+    verifier: Verifier,
+) -> Decision | _Doubt:
+    """What the first verifier says; one that fails does not agree."""
+    try:
+        agreement = verifier.verify(cached, asked, candidate.similarity)
+    except Exception as failure:
+        error = f"{type(failure).__name__}: {failure}"
+        return Miss(Reason.NOT_VALIDATED, facts | {"verifier": {"name": verifier.name, "error": error}})
+    facts = facts | {"verifier": _said(verifier.name, agreement, policy)}
+    if _refuses(agreement, policy):
+        return Miss(Reason.NOT_VALIDATED, facts)
+    if agreement.agrees or agreement.score >= policy.accept_score:
+        return Hit(Reason.VALIDATED, candidate.entry, facts)
+    return _Doubt(candidate, agreement.score, facts)
+
+
+def _second_opinion(
+    query: Query, doubt: _Doubt, policy: SemanticPolicy, fallback: FallbackPolicy
+) -> Generator[Verify, Agreement, Decision]:
+    """The next verifiers in the policy's order, until one is sure. One that fails does not agree."""
+    entry, facts = doubt.candidate.entry, doubt.facts
+    for name in policy.verifiers[1:]:
+        said = yield Verify(name, entry.question, query.text, doubt.score, policy.verifier_deadline_ms / 1000)
+        facts = facts | {"before": facts["verifier"], "verifier": _said(name, said, policy)}
+        if _refuses(said, policy):
+            return Miss(Reason.NOT_VALIDATED, facts)
+        if said.agrees or said.score >= policy.accept_score:
+            return Hit(Reason.VALIDATED, entry, facts)
+    facts = facts | {"in_doubt": True}
+    if fallback.semantic_doubt == "serve":
+        return Hit(Reason.VALIDATED, entry, facts)
     return Miss(Reason.NOT_VALIDATED, facts)
 
 
-def _asked_verifier(verifier: Verifier, cached: Text, asked: Text, similarity: float) -> Agreement:
-    """What the verifier says; one that fails does not agree, whatever `semantic_doubt` says."""
-    try:
-        return verifier.verify(cached, asked, similarity)
-    except Exception as failure:
-        return Agreement(False, 0.0, {"error": f"{type(failure).__name__}: {failure}"})
+def _refuses(said: Agreement, policy: SemanticPolicy) -> bool:
+    """Also where the score is no number from 0 to 1: what cannot be read is not agreement."""
+    return said.agrees is False or not policy.doubt_score <= said.score <= 1
+
+
+def _said(name: str, said: Agreement, policy: SemanticPolicy) -> dict[str, Any]:
+    score = round(said.score, 4) if math.isfinite(said.score) else None
+    thresholds = {"accept_score": policy.accept_score, "doubt_score": policy.doubt_score}
+    return {"name": name, "score": score, **thresholds, **said.evidence}
 
 
 def _analysed(entry: Entry, query: Query) -> tuple[Text, Text]:
@@ -137,4 +214,4 @@ def _facts(candidate: Candidate, now_s: float) -> dict[str, Any]:
     }
 
 
-__all__ = ["Query", "decide"]
+__all__ = ["MAX_CHARACTERS", "Query", "decide"]

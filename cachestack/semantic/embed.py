@@ -1,4 +1,4 @@
-"""Texts to unit vectors, with any sentence-transformers model. One of two files that run a model here.
+"""Texts to unit vectors and token states, with any sentence-transformers model.
 
 Nothing is imported or read before it is needed: the window and the fingerprint come from the model's files, whether a
 text fits from its tokenizer alone, and only `encode` and `dimension` load the model.
@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 from cachestack.errors import EncoderError, MissingExtra
 from cachestack.models.catalogue import CATALOGUE, ModelKind, find_known
 from cachestack.models.resolve import resolve
+from cachestack.semantic.base import Encoded, TokenStates
 from cachestack.semantic.encoder_files import EncoderFiles
+from cachestack.semantic.model_inputs import ModelInputs
+from cachestack.semantic.tokenising import FastTokenizer, Tokenised
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +35,7 @@ class SentenceEncoder:
     """An Encoder. `ref` is a known model's name, a folder, or a Hugging Face id; `models` is the models folder.
 
     `device` is torch's name for it; None leaves the choice to sentence-transformers. Computes in float32. May be used
-    from several threads: tokenising is serialised (tokenizers keep state), the model runs in all of them.
+    from several threads; the model runs in all of them.
     Finding the model raises ModelError, loading it EncoderError.
     """
 
@@ -45,8 +48,9 @@ class SentenceEncoder:
         self._batch_size = batch_size
         self._loading = threading.RLock()
         self._tokenising = threading.Lock()
-        self._loaded: Any = None  # these two are set once, under `_loading`
+        self._loaded: Any = None  # these three are set once, under `_loading`
         self._read: EncoderFiles | None = None
+        self._read_by: ModelInputs | None = None
 
     @property
     def name(self) -> str:
@@ -63,6 +67,11 @@ class SentenceEncoder:
             return frozenset()
         return _languages_of(self._files)
 
+    @property
+    def weights_sha256(self) -> str:
+        """Of the model's weight file; of several files, their digests joined by `+`."""
+        return "+".join(sorted(self._files.weights.values()))
+
     @cached_property
     def window_tokens(self) -> int:
         stated = self._files.window_tokens
@@ -77,7 +86,9 @@ class SentenceEncoder:
     @cached_property
     def dimension(self) -> int:
         dimension = self._model.get_embedding_dimension()
-        return int(dimension) if dimension is not None else int(self._forward(["dimension"]).shape[1])
+        return (
+            int(dimension) if dimension is not None else len(self._forward(["dimension"], with_tokens=False)[0].vector)
+        )
 
     def fits_window(self, text: str) -> bool:
         """Counted with the model's tokenizer; ASCII text with fewer characters than the window has tokens just fits.
@@ -87,8 +98,7 @@ class SentenceEncoder:
         window = self.window_tokens
         if window == NO_WINDOW:
             return True
-        text = self._files.prompt + text
-        if text.isascii() and len(text) + _SPARE_TOKENS <= window:
+        if text.isascii() and len(self._files.prompt) + len(text) + _SPARE_TOKENS <= window:
             return True
         try:
             return self._count_tokens(text) <= window
@@ -102,6 +112,18 @@ class SentenceEncoder:
         """
         import numpy as np
 
+        encoded = self._encode(texts, with_tokens=False)
+        return np.stack([one.vector for one in encoded]) if encoded else np.empty((0, self.dimension), np.float32)
+
+    def encode_with_tokens(self, texts: Sequence[str]) -> list[Encoded]:
+        """As `encode`, with the token states of the same pass.
+
+        No token states for a text that the model reads with other tokens than its `tokenizer.json` gives, or where it
+        keeps none.
+        """
+        return self._encode(texts, with_tokens=True)
+
+    def _encode(self, texts: Sequence[str], *, with_tokens: bool) -> list[Encoded]:
         for number, text in enumerate(texts):
             if not text.strip():
                 raise EncoderError(f"text {number} is empty; there is nothing to embed")
@@ -110,56 +132,62 @@ class SentenceEncoder:
                     f"text {number} ({len(text)} characters) is longer than the encoder's window of "
                     f"{self.window_tokens} tokens, or cannot be tokenised; it is not cut off silently"
                 )
-        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
         by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        found: dict[int, Encoded] = {}
         for start in range(0, len(texts), self._batch_size):
             rows = by_length[start : start + self._batch_size]
-            vectors[rows] = self._forward([texts[i] for i in rows])
-        norms = np.linalg.norm(vectors, axis=1)
-        if not bool(np.all(np.abs(norms - 1.0) <= _NORM_TOLERANCE)):  # also false for what is not finite
-            bad = int(np.argmin(np.abs(norms - 1.0) <= _NORM_TOLERANCE))
-            raise EncoderError(f"the embedding of text {bad} is not a finite vector of length 1; the model is damaged")
-        return vectors
+            made = self._forward([texts[i] for i in rows], with_tokens=with_tokens)
+            for i, one in zip(rows, made, strict=True):
+                _check_unit(one.vector, i)
+                found[i] = one
+        return [found[i] for i in range(len(texts))]
 
-    def _forward(self, texts: list[str]) -> NDArray[np.float32]:
-        """Unit vectors of one batch, unchecked."""
+    def _forward(self, texts: list[str], *, with_tokens: bool) -> list[Encoded]:
+        """One batch, unchecked."""
         import torch
 
-        model = self._model
+        model, inputs = self._model, self._inputs
         try:
-            with self._tokenising:
-                features = model.preprocess(texts, prompt=self._files.prompt or None)
+            given = inputs.of(texts, with_tokens=with_tokens)
+            features = {name: _on_device(value, model.device) for name, value in given.features.items()}
+            ids = features.get("input_ids")
             with torch.inference_mode():
-                on_device = {k: v.to(model.device) if isinstance(v, torch.Tensor) else v for k, v in features.items()}
-                embedded = model(on_device)["sentence_embedding"].float()
-                unit = torch.nn.functional.normalize(embedded, p=2, dim=1)
-            vectors: NDArray[np.float32] = unit.cpu().numpy()
+                made = model(features)
+                unit = torch.nn.functional.normalize(made["sentence_embedding"].float(), p=2, dim=1)
+                vectors = unit.cpu().numpy()
+                hidden = made.get("token_embeddings") if with_tokens else None
+                states = None if hidden is None or ids is None else hidden.float().cpu().numpy()
         except (RuntimeError, TypeError, ValueError) as error:
             raise EncoderError(f"encoder {self.name} failed: {error}") from error
-        return vectors
+        if states is None or ids is None or given.tokenised is None or states.shape[:2] != tuple(ids.shape):
+            return [Encoded(vector) for vector in vectors]
+        rows = zip(vectors, given.tokenised, ids.tolist(), states, strict=True)
+        return [Encoded(vector, _states_of(tokens, its, of)) for vector, tokens, its, of in rows]
+
+    @property
+    def _inputs(self) -> ModelInputs:
+        inputs = self._read_by
+        if inputs is None:
+            model = self._model
+            with self._loading:
+                if self._read_by is None:
+                    self._read_by = ModelInputs(model, self._tokenizer, self._files.prompt)
+                inputs = self._read_by
+        return inputs
 
     def _count_tokens(self, text: str) -> int:
-        """Special tokens included."""
+        """Prompt and special tokens included."""
         tokenizer = self._tokenizer
         if tokenizer is not None:
-            return len(tokenizer.encode(text).ids)
+            return tokenizer.count(text)
+        text = self._files.prompt + text
         with self._tokenising:
             return len(self._model.tokenizer(text, truncation=False, verbose=False)["input_ids"])
 
     @cached_property
-    def _tokenizer(self) -> Any:
-        """The model's tokenizer by itself, without the cutting and padding that its file asks for."""
+    def _tokenizer(self) -> FastTokenizer | None:
         path = self._files.tokenizer
-        if path is None:
-            return None
-        try:
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MissingExtra("tokenizers", "local") from error
-        tokenizer = Tokenizer.from_file(str(path))
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        return tokenizer
+        return None if path is None else FastTokenizer(path, self._files.prompt)
 
     @cached_property
     def _path(self) -> str:
@@ -196,6 +224,30 @@ class SentenceEncoder:
                     _ = self._files.fingerprint  # of the files that are about to be loaded
                 self._loaded = _load_model(path, self._device)
             return self._loaded
+
+
+def _on_device(value: Any, device: Any) -> Any:
+    import numpy as np
+    import torch
+
+    if isinstance(value, np.ndarray):
+        value = torch.from_numpy(value)
+    return value.to(device) if isinstance(value, torch.Tensor) else value
+
+
+def _states_of(tokenised: Tokenised, ids: list[int], states: NDArray[np.float32]) -> TokenStates | None:
+    """None unless the model read, padding apart, the tokens that the spans belong to."""
+    num_tokens = len(tokenised.ids)
+    for first in (0, len(ids) - num_tokens):  # padded behind, or in front
+        if ids[first : first + num_tokens] == tokenised.ids:
+            return TokenStates(states[first + tokenised.own], tokenised.spans)
+    return None
+
+
+def _check_unit(vector: NDArray[np.float32], number: int) -> None:
+    squares = float(vector @ vector)
+    if not abs(squares - 1.0) <= 2 * _NORM_TOLERANCE:  # also for what is not finite
+        raise EncoderError(f"the embedding of text {number} is not a finite vector of length 1; the model is damaged")
 
 
 def _load_model(path: str, device: str | None) -> Any:

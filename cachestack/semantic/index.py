@@ -3,17 +3,21 @@
 The store is the truth. A group is loaded at the first search of its partition, and at every search it first takes in
 what the store's change record tells, so that it sees the writes of this and of other processes at once. What a search
 returns is read from the store again, and its similarity is computed from the vector found there: an entry that has
-gone is not returned, and neither a snapshot nor a lost update can make a wrong similarity.
+gone is not returned, and neither a snapshot nor a lost update nor a graph can make a wrong similarity.
 
-Locks: one for the table of groups, one a group. Nobody takes a second group's lock while holding one.
+Locks: one for the table of groups, one a group. Nobody takes a second group's lock while holding one. Graphs are built
+and snapshots written by one thread in the background, without a lock.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -22,55 +26,59 @@ import numpy as np
 
 from cachestack.entries import Candidate, Entry
 from cachestack.keys import Partition
+from cachestack.semantic.background import Background, ShouldStop
 from cachestack.semantic.base import Encoder
+from cachestack.semantic.group_files import GroupFiles, Restored
+from cachestack.semantic.index_counts import IndexCounts
+from cachestack.semantic.journal import Step
 from cachestack.semantic.reembed import VectorStore, is_foreign, reembed
-from cachestack.semantic.snapshots import Owner, Snapshot, UnusableSnapshot, read_snapshot, write_snapshot
-from cachestack.semantic.vectors import Floats, VectorGroup, are_unit, cosine, to_vector
-from cachestack.stores.base import EntryStore
+from cachestack.semantic.snapshots import Owner, Snapshot, UnusableSnapshot
+from cachestack.semantic.vectors import Floats, are_unit, cosine, to_vector
+from cachestack.semantic.vectors_group import GRAPH_FROM, MAX_TAIL, VectorGroup, build
+from cachestack.stores.base import Changes, EntryStore
 
+log = logging.getLogger("cachestack")
+SNAPSHOT_FROM = 2000
 _BATCH = 2048
+_REST_S = 600.0
+"""How long no graph is built for a group after a build has failed."""
 
 
 class IndexedStore(EntryStore, VectorStore, Protocol):
     """What an index is made from."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexCounts:
-    """What happened since the index was made. `num_bytes` is what its vectors take in memory now, about."""
-
-    num_groups: int = 0
-    num_vectors: int = 0
-    num_bytes: int = 0
-    num_bad_vectors: int = 0
-    num_loads: int = 0
-    num_snapshots_used: int = 0
-    num_snapshots_rejected: int = 0
-    num_snapshots_failed: int = 0
-    num_reembedded: int = 0
-
-
 @dataclass(slots=True)
 class _Group:
-    """`seen` is the number of the last change of the store that is in `vectors`."""
+    """`seen` is the number of the last change of the store that is in `vectors`, `last_id` the entry that it was of (""
+    where that is not known)."""
 
     partition: Partition
     encoder: str
     lock: threading.Lock = field(default_factory=threading.Lock)
     vectors: VectorGroup | None = None
+    files: GroupFiles | None = None
     seen: int = 0
-    num_unsaved: int = 0
+    last_id: str = ""
+    is_kept: bool = False
+    """Whether all of it is in its files."""
+    rest_until_s: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.partition.digest, self.encoder
 
 
 class FaissIndex:
     """An Index over `store`. Raises StoreError where the store does.
 
     A query vector that is not finite, or not of length 1, finds nothing. At most `max_groups` partitions and about
-    `max_bytes` of vectors stay in memory; the least recently searched go first. With `snapshot_folder`, a group of at
-    least `snapshot_from` vectors is saved there every `snapshot_every` changes, when it leaves memory, and at
-    `close`; a snapshot holds vectors and ids of removed entries until it is next written. With `encoder`, up to
-    `max_reembedded` entries that another encoder made are encoded anew when their partition is loaded, in the
-    searching thread; the others stay exact-only.
+    `max_bytes` of vectors stay in memory; the least recently searched go first. A contract of `graph_from` vectors gets
+    a graph, and another one when `max_tail` more have been written. With `snapshot_folder`, a group of at least
+    `snapshot_from` vectors is kept there, as a snapshot and a journal of at most about `journal_bytes`; both hold
+    vectors and ids of removed entries until the next snapshot. With `encoder`, up to `max_reembedded` entries that
+    another encoder made are encoded anew when their partition is loaded, in the searching thread; the others stay
+    exact-only.
     """
 
     def __init__(
@@ -81,8 +89,10 @@ class FaissIndex:
         encoder: Encoder | None = None,
         max_groups: int = 1024,
         max_bytes: int = 2**30,
-        snapshot_from: int = 2000,
-        snapshot_every: int = 4000,
+        graph_from: int = GRAPH_FROM,
+        max_tail: int = MAX_TAIL,
+        snapshot_from: int = SNAPSHOT_FROM,
+        journal_bytes: int | None = None,
         max_reembedded: int = 256,
     ) -> None:
         self._store = store
@@ -90,9 +100,11 @@ class FaissIndex:
         self._encoder = encoder
         self._max_groups = max_groups
         self._max_bytes = max_bytes
-        self._snapshot_from = snapshot_from
-        self._snapshot_every = snapshot_every
+        self._new_vectors = partial(VectorGroup, graph_from=graph_from, max_tail=max_tail)
+        self._thaw = partial(VectorGroup.thaw, graph_from=graph_from, max_tail=max_tail)
+        self._new_files = partial(GroupFiles, snapshot_from=snapshot_from, journal_bytes=journal_bytes)
         self._max_reembedded = max_reembedded
+        self._background = Background(self._background_failed)
         self._lock = threading.Lock()  # guards the two below
         self._groups: OrderedDict[tuple[str, str], _Group] = OrderedDict()
         self._counts = IndexCounts()
@@ -110,6 +122,8 @@ class FaissIndex:
             vectors = self._up_to_date(group, len(query))
             ids = vectors.nearest(contract, query, num_candidates)
             has_changed = group.seen != before
+            if has_changed:
+                self._order_work(group, vectors)
         if has_changed or len(self._groups) > self._max_groups:
             self._forget_oldest()
         found = (self._candidate(partition, contract, encoder, entry_id, query) for entry_id in ids)
@@ -122,17 +136,28 @@ class FaissIndex:
                 self._counts,
                 num_groups=len(held),
                 num_vectors=sum(map(len, held)),
+                num_in_graphs=sum(vectors.num_in_graphs for vectors in held),
+                num_graphs=sum(vectors.num_graphs for vectors in held),
+                num_tombstones=sum(vectors.num_dead for vectors in held),
                 num_bytes=sum(vectors.num_bytes for vectors in held),
             )
 
+    def settle(self, timeout_s: float | None = None) -> bool:
+        """Wait until graphs are built and snapshots written; False where that took longer."""
+        return self._background.wait(timeout_s)
+
     def close(self) -> None:
-        """Save what is not saved and let go of all memory. A later search loads again."""
+        """Stop what is being built, save what is in no file and let go of all memory. A later search loads again."""
+        self._background.close()
         with self._lock:
             groups = list(self._groups.values())
             self._groups.clear()
         for group in groups:
-            with group.lock:
+            if not group.is_kept:
                 self._save(group)
+            with group.lock:
+                if group.files is not None:
+                    group.files.close()
 
     def _candidate(
         self, partition: Partition, contract: str, encoder: str, entry_id: str, query: Floats
@@ -158,8 +183,8 @@ class FaissIndex:
     def _forget_oldest(self) -> None:
         """Called without any group's lock. A thread that still uses a forgotten group finishes with it."""
         while (group := self._take_oldest_in_excess()) is not None:
-            with group.lock:
-                self._save(group)
+            if not group.is_kept:
+                self._background.submit(("save", group.key), partial(self._save_job, group))
 
     def _take_oldest_in_excess(self) -> _Group | None:
         with self._lock:
@@ -179,8 +204,6 @@ class FaissIndex:
             vectors = self._load(group, dimension)
         if self._store.latest(group.partition) != group.seen:
             vectors = self._catch_up(group, vectors)
-        if group.num_unsaved >= self._snapshot_every:
-            self._save(group)
         return vectors
 
     def _catch_up(self, group: _Group, vectors: VectorGroup) -> VectorGroup:
@@ -189,71 +212,153 @@ class FaissIndex:
             return self._read_all(group, vectors.dimension)
         touched = dict.fromkeys(change.entry_id for change in changes.changes)  # the last state of each is what counts
         entries = [self._store.get(group.partition, entry_id) for entry_id in touched]
-        for entry_id in touched:
+        living = self._usable(group, vectors.dimension, (entry for entry in entries if entry is not None))
+        removed = [entry_id for entry_id in touched if entry_id not in living.index]
+        for entry_id in removed:
             vectors.remove(entry_id)
-        self._add(group, vectors, (entry for entry in entries if entry is not None))
-        group.seen = changes.latest
-        group.num_unsaved += len(changes.changes)
+        vectors.put(living.ids, living.contracts, living.vectors)
+        step = Step(
+            group.seen, changes.latest, _last_id(changes), removed, living.ids, living.contracts, living.vectors
+        )
+        group.seen, group.last_id = step.latest, step.last_id
+        if group.files is not None:
+            group.is_kept = group.files.note(step) and group.is_kept
         return vectors
 
     def _load(self, group: _Group, dimension: int) -> VectorGroup:
-        snapshot = self._snapshot(Owner(group.partition.digest, group.encoder, dimension))
-        if snapshot is not None and not self._store.changes(group.partition, snapshot.latest).complete:
-            self._count("num_snapshots_rejected")  # too old, or of entries that are lost
-        elif snapshot is not None:
-            self._count("num_snapshots_used")
-            group.vectors, group.seen, group.num_unsaved = VectorGroup.thaw(snapshot.group), snapshot.latest, 0
-            return group.vectors
-        return self._read_all(group, dimension)
+        restored = self._restored(group, dimension)
+        if restored is None:
+            return self._read_all(group, dimension)
+        self._count("num_snapshots_used")
+        self._count("num_journal_steps", restored.num_steps)
+        group.vectors, group.seen, group.last_id = restored.vectors, restored.latest, restored.last_id
+        group.is_kept = True
+        return restored.vectors
+
+    def _restored(self, group: _Group, dimension: int) -> Restored | None:
+        """What the group's files hold, if the store goes on from there: it may have lost entries, or counted on."""
+        if self._snapshot_folder is None:
+            return None
+        owner = Owner(group.partition.digest, group.encoder, dimension)
+        if group.files is not None:
+            group.files.close()
+        group.files = self._new_files(self._snapshot_folder, owner)
+        try:
+            restored = group.files.restore(self._thaw)
+        except (UnusableSnapshot, ValueError, OSError):
+            self._count("num_snapshots_rejected")
+            group.files.forget()
+            return None
+        if restored is None:
+            return None
+        self._count("num_torn_journals", restored.num_torn)
+        if not self._leads_on(group.partition, restored):
+            self._count("num_snapshots_rejected")
+            group.files.forget()
+            return None
+        return restored
+
+    def _leads_on(self, partition: Partition, restored: Restored) -> bool:
+        """Whether the store's change record reaches back to this point, and has the same change there."""
+        if not restored.last_id:
+            return self._store.changes(partition, restored.latest).complete
+        record = self._store.changes(partition, restored.latest - 1)
+        return record.complete and bool(record.changes) and record.changes[0].entry_id == restored.last_id
 
     def _read_all(self, group: _Group, dimension: int) -> VectorGroup:
         """Begin anew from the store's entries. The number is read first: what comes meanwhile is told again later."""
         self._count("num_loads")
         seen = self._store.latest(group.partition)
-        vectors = VectorGroup(dimension)
+        record = self._store.changes(group.partition, seen - 1)
+        vectors = self._new_vectors(dimension)
         foreign: list[Entry] = []
         entries = self._store.entries(group.partition)
         while batch := list(islice(entries, _BATCH)):
-            self._add(group, vectors, batch)
+            living = self._usable(group, dimension, batch)
+            vectors.put(living.ids, living.contracts, living.vectors)
             foreign += [e for e in batch if is_foreign(e, group.encoder)][: self._max_reembedded - len(foreign)]
-        group.vectors, group.seen, group.num_unsaved = vectors, seen, len(vectors)
+        group.vectors, group.seen, group.is_kept = vectors, seen, False
+        group.last_id = record.changes[0].entry_id if record.changes else ""
+        if group.files is not None:
+            group.files.forget()
         if foreign and self._encoder is not None and self._encoder.fingerprint == group.encoder:
             self._count("num_reembedded", reembed(self._store, self._encoder, foreign).num_done)
         return vectors
 
-    def _add(self, group: _Group, vectors: VectorGroup, entries: Iterable[Entry]) -> None:
-        """Take in those that this encoder made; those whose vector is not usable are counted and left out."""
+    def _usable(self, group: _Group, dimension: int, entries: Iterable[Entry]) -> _Usable:
+        """Those that this encoder made; those whose vector is not usable are counted and left out."""
         ours = [e for e in entries if e.vector is not None and e.encoder == group.encoder]
-        whole = [e for e in ours if len(e.vector or b"") == 4 * vectors.dimension]
-        rows = np.frombuffer(b"".join(e.vector or b"" for e in whole), dtype="<f4").reshape(-1, vectors.dimension)
+        whole = [e for e in ours if len(e.vector or b"") == 4 * dimension]
+        rows = np.frombuffer(b"".join(e.vector or b"" for e in whole), dtype="<f4").reshape(-1, dimension)
         usable = are_unit(rows)
         good = [entry for entry, ok in zip(whole, usable, strict=True) if ok]
         if len(good) < len(ours):
             self._count("num_bad_vectors", len(ours) - len(good))
-        if good:
-            vectors.put([e.entry_id for e in good], [e.contract for e in good], rows[usable])
+        ids = [e.entry_id for e in good]
+        return _Usable(ids, [e.contract for e in good], rows[usable], frozenset(ids))
 
-    # snapshots
+    # in the background
 
-    def _snapshot(self, owner: Owner) -> Snapshot | None:
-        if self._snapshot_folder is None:
-            return None
+    def _order_work(self, group: _Group, vectors: VectorGroup) -> None:
+        contract = vectors.due()
+        if contract is not None and time.monotonic() >= group.rest_until_s:
+            self._background.submit(("build", group.key), partial(self._build_job, group, contract))
+        if group.files is not None and group.files.is_due(len(vectors)):
+            self._background.submit(("save", group.key), partial(self._save_job, group))
+
+    def _build_job(self, group: _Group, contract: str, should_stop: ShouldStop) -> None:
+        with group.lock:
+            vectors = group.vectors
+            if vectors is None:
+                return
+            group.rest_until_s = time.monotonic() + _REST_S  # until it has gone well
+            building = vectors.begin(contract)
+        made = None
         try:
-            return read_snapshot(self._snapshot_folder, owner)
-        except (UnusableSnapshot, OSError):
-            self._count("num_snapshots_rejected")
-            return None
+            made = build(building, should_stop)
+        finally:
+            with group.lock:
+                vectors.end(building, made)
+        self._count("num_builds")
+        with group.lock:
+            group.rest_until_s = 0.0
+            if made is None or group.vectors is not vectors:
+                return
+            if group.files is not None and not building.extends:  # what extended it is in the journal
+                group.files.wants_snapshot()
+            self._order_work(group, vectors)
+
+    def _save_job(self, group: _Group, should_stop: ShouldStop) -> None:
+        if not should_stop():
+            self._save(group)
 
     def _save(self, group: _Group) -> None:
         """A snapshot that cannot be written costs time at the next start, nothing else."""
-        vectors = group.vectors
-        if self._snapshot_folder is None or vectors is None or not group.num_unsaved:
-            return
-        if len(vectors) < self._snapshot_from:
-            return
-        owner = Owner(group.partition.digest, group.encoder, vectors.dimension)
+        with group.lock:
+            vectors, files = group.vectors, group.files
+            if vectors is None or files is None or not files.is_due(len(vectors)):
+                return
+            files.begin_save()
+            snapshot = Snapshot(group.seen, vectors.freeze(), group.last_id)
+            group.is_kept = True
         try:
-            write_snapshot(self._snapshot_folder, owner, Snapshot(group.seen, vectors.freeze()))
+            files.save(snapshot)
         except OSError:
+            group.is_kept = False
             self._count("num_snapshots_failed")
-        group.num_unsaved = 0
+
+    def _background_failed(self, error: Exception) -> None:
+        self._count("num_background_failures")
+        log.warning("work on the index in the background has failed; searches go on without it: %r", error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Usable:
+    ids: list[str]
+    contracts: list[str]
+    vectors: Floats
+    index: frozenset[str]
+
+
+def _last_id(changes: Changes) -> str:
+    return changes.changes[-1].entry_id if changes.changes else ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cachestack.decisions import Bypass, Hit, Miss, Reason
-from cachestack.effects import Embed, Embedding, FindExact, Search
+from cachestack.effects import Embed, Embedding, EmbedFormer, FindExact, Search, Verify
 from cachestack.entries import Candidate, Entry
 from cachestack.keys import Contract, Partition, exact_key
 from cachestack.policy import Policy, SemanticPolicy
@@ -18,7 +18,7 @@ from cachestack.requests import Request
 from cachestack.semantic.decide import MAX_CHARACTERS, Query, decide
 from cachestack.semantic.language import by_meaning_refusal, identify
 
-SemanticEffect = FindExact | Embed | Search
+SemanticEffect = FindExact | Embed | EmbedFormer | Search | Verify
 SemanticLookup = Hit[Entry] | Miss | Bypass
 
 
@@ -74,17 +74,33 @@ def semantic_lookup(
     if isinstance(embedding, Reason):
         reason = embedding if found is None else Reason.EXPIRED
         return Miss(reason, {"language": language, "by_meaning": embedding.value}, language=language, has_stale=stale)
+    decision = yield from _nearest(asked, embedding, language, policy, now_s)
+    if not isinstance(decision, Hit) and embedding.has_former:
+        wait_s = policy.semantic.encoder_deadline_ms / 1000
+        former: Embedding | None = yield EmbedFormer(asked.request.question, asked.partition, wait_s)
+        if former is not None:
+            of_former = yield from _nearest(asked, former, language, policy, now_s)
+            decision = of_former if isinstance(of_former, Hit) else decision
+    if isinstance(decision, Hit):
+        return decision
+    if isinstance(decision, Reason):
+        return Miss(decision, {}, embedding.vector, embedding.encoder, language, stale, embedding.states)
+    reason = decision.reason if found is None else Reason.EXPIRED
+    return Miss(reason, decision.detail, embedding.vector, embedding.encoder, language, stale, embedding.states)
+
+
+def _nearest(
+    asked: Asked, embedding: Embedding, language: str | None, policy: Policy, now_s: float
+) -> Generator[SemanticEffect, Any, Hit[Entry] | Miss | Reason]:
+    """What is decided about the entries of this embedding's encoder."""
     candidates: list[Candidate] | Reason = yield Search(
         asked.partition, asked.contract, embedding.vector, embedding.encoder, policy.semantic.num_candidates
     )
     if isinstance(candidates, Reason):
-        return Miss(candidates, {}, embedding.vector, embedding.encoder, language, stale)
-    query = Query(asked.request.question, language)
-    decision = decide(query, candidates, policy.semantic, policy.fallback, now_s, max_age_s)
-    if isinstance(decision, Hit):
-        return decision
-    reason = decision.reason if found is None else Reason.EXPIRED
-    return Miss(reason, decision.detail, embedding.vector, embedding.encoder, language, stale)
+        return candidates
+    query = Query(asked.request.question, language, embedding.states)
+    max_age_s = max_age(asked.request, policy)
+    return (yield from decide(query, candidates, policy.semantic, policy.fallback, now_s, max_age_s))
 
 
 def max_age(request: Request, policy: Policy) -> float:
@@ -107,5 +123,5 @@ def embed_question(
     refusal = by_meaning_refusal(identify(request.question), encoder_languages, policy.semantic)
     if refusal is not None:
         return refusal
-    embedding: Embedding | Reason = yield Embed(request.question)
+    embedding: Embedding | Reason = yield Embed(request.question, policy.semantic.encoder_deadline_ms / 1000)
     return embedding

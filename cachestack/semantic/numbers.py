@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from cachestack.semantic.lexicon.base import Lexicon
-from cachestack.semantic.lexicon.units import COUNTED, MAGNITUDES, SIGNS, units
+from cachestack.semantic.lexicon.units import COUNTED, MAGNITUDES, SIGNS, conversions, units
 
 if TYPE_CHECKING:
     from cachestack.semantic.reading import Piece
@@ -92,7 +93,7 @@ def _number_at(split: Sequence[Piece], start: int, lex: Lexicon) -> tuple[int, s
     if first.kind == "number":
         if first.units or start + 1 >= len(split) or split[start + 1].text not in lex.multipliers:
             return start, ""
-        current, i = _decimal(first.value), start + 1
+        current, i = decimal(first.value), start + 1
     while i < len(split):
         word = split[i].text
         if split[i].kind == "number" or split[i].kind == "stop":
@@ -155,7 +156,7 @@ def _with_units(split: Sequence[Piece]) -> list[Piece]:
                 i += 1
         value = piece.value or ""
         if named:
-            value = _plain(_decimal(value))
+            value = _plain(decimal(value))
         done.append(replace(piece, value=value, units=named))
     return done
 
@@ -179,10 +180,11 @@ def _shared_units(split: list[Piece]) -> list[Piece]:
 
 
 def _times(value: str, factor: int) -> str:
-    return _plain(_decimal(value) * factor)
+    return _plain(decimal(value) * factor)
 
 
-def _decimal(value: str | None) -> Decimal:
+def decimal(value: str | None) -> Decimal:
+    """The number that `value` writes; 0 where it writes none."""
     try:
         return Decimal(value or "0")
     except InvalidOperation:
@@ -192,3 +194,21 @@ def _decimal(value: str | None) -> Decimal:
 def _plain(value: Decimal) -> str:
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+Quantity = tuple[str, Decimal]
+"""A unit that others are converted to (empty for a bare number), and how many of it."""
+
+
+@lru_cache(maxsize=1 << 14)
+def quantities(value: str, named: frozenset[str]) -> frozenset[Quantity]:
+    """What a number with these possible units can stand for: `2 hours` and `120 min` meet. A bare number has none."""
+    number = decimal(value)
+    if not named:
+        return frozenset({("", number)})
+    table = conversions()
+    found = set()
+    for name in named:
+        base, factor = table.get(name, (name, Decimal(1)))
+        found.add((base, number * factor))
+    return frozenset(found)

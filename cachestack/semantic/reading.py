@@ -10,7 +10,7 @@ from functools import lru_cache
 from cachestack.semantic import dates, numbers
 from cachestack.semantic.lexicon.base import Lexicon
 from cachestack.semantic.lexicon.units import units
-from cachestack.semantic.words import Role, Token, forms
+from cachestack.semantic.words import Forms, Role, Token, forms
 
 _TOKEN = re.compile(
     r"""
@@ -18,7 +18,7 @@ _TOKEN = re.compile(
   | (?P<date>\d{4}-\d{1,2}-\d{1,2}(?![\w-])|\d{1,2}/\d{1,2}/\d{2,4}(?![\w/]))
   | (?P<clock>\d{1,2}(?::\d{2}){1,2}(?!\d)|\d{1,2}h\d{2}(?!\w))
   | (?P<name>\w+-[a-z](?![\w-])|(?:c|g|notepad|dev-c)\+\+|[cfj]\#|\.net\b)
-  | (?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d\w])|\d+(?:[.,]\d+)*(?![\w]))
+  | (?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d\w])|\d+(?:[.,]\d+)*(?!\w|[.,]\d))
   | (?P<mixed>(?=[\w.-]*\d)\w+(?:[.\-_]\w*\d\w*)*)
   | (?P<word>[^\W\d_]+(?:_[^\W\d_]+)+|[^\W\d_]+(?:'[^\W\d_]+)*|'s\b)
   | (?P<op>={2,3}|!==?|<=|>=|=>|->|&&|\|\||[<>+*^~|\\=])
@@ -132,6 +132,9 @@ def _word(word: str, lex: Lexicon) -> Meaning:
     if word in lex.function or word in lex.negators or word in lex.question_words:
         return word, frozenset((word,)), Role.FUNCTION, _NONE
     found = forms(word, lex)
+    if word.endswith("'s") and len(word) > 4:
+        owner = forms(word[:-2], lex)
+        found = Forms((*found.base, *owner.base), found.keys | owner.keys, found.related | owner.related)
     if word in lex.scope:
         role = Role.SCOPE
     elif any(form in lex.light for form in found.base):

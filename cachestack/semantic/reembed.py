@@ -13,13 +13,16 @@ from typing import Protocol
 from cachestack.entries import Entry
 from cachestack.errors import EncoderError
 from cachestack.keys import Partition
-from cachestack.semantic.base import Encoder
+from cachestack.semantic.base import Encoder, StatesPacker
+from cachestack.semantic.embedding import embed_texts
 
 
 class VectorStore(Protocol):
-    """A store that can change an entry's vector and nothing else of it."""
+    """A store that can change an entry's vector and states and nothing else of it."""
 
-    def set_vector(self, partition: Partition, entry_id: str, vector: bytes, encoder: str) -> bool: ...
+    def set_vector(
+        self, partition: Partition, entry_id: str, vector: bytes, encoder: str, states: bytes = b""
+    ) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +38,28 @@ def is_foreign(entry: Entry, encoder: str) -> bool:
     return entry.vector is not None and entry.encoder != encoder
 
 
-def reembed(store: VectorStore, encoder: Encoder, entries: Sequence[Entry]) -> Reembedding:
-    """Encode the questions of `entries` in one call and store the vectors. An entry that has gone stays gone."""
-    fitting = [e for e in entries if _can_encode(encoder, e)]
+def reembed(
+    store: VectorStore, encoder: Encoder, entries: Sequence[Entry], packer: StatesPacker | None = None
+) -> Reembedding:
+    """As `encode_anew`; an encoder that fails leaves all as they are."""
     try:
-        vectors = encoder.encode([e.question for e in fitting])
+        return encode_anew(store, encoder, entries, packer)
     except EncoderError:
         return Reembedding(0, len(entries))
-    fingerprint = encoder.fingerprint
+
+
+def encode_anew(
+    store: VectorStore, encoder: Encoder, entries: Sequence[Entry], packer: StatesPacker | None = None
+) -> Reembedding:
+    """Encode the questions of `entries` in one call and store the vectors. An entry that has gone stays gone.
+
+    Raises EncoderError: then nothing has changed.
+    """
+    fitting = [e for e in entries if _can_encode(encoder, e)]
+    embeddings = embed_texts(encoder, [e.question for e in fitting], packer)
     num_done = sum(
-        store.set_vector(entry.partition, entry.entry_id, vector.astype("<f4").tobytes(), fingerprint)
-        for entry, vector in zip(fitting, vectors, strict=True)
+        store.set_vector(entry.partition, entry.entry_id, made.vector, made.encoder, made.states)
+        for entry, made in zip(fitting, embeddings, strict=True)
     )
     return Reembedding(num_done, len(entries) - num_done)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from cachestack.effects import Embed, Embedding, FindExact, Search
+from cachestack.effects import Embed, Embedding, EmbedFormer, FindExact, Search, Verify
 from cachestack.entries import Candidate, Entry
 from cachestack.keys import Contract, Partition
 from cachestack.semantic.vectors import cosine, to_vector
@@ -14,9 +14,10 @@ R = TypeVar("R")
 
 
 def run_with_one_entry(
-    lookup: Generator[FindExact | Embed | Search, Any, R],
+    lookup: Generator[FindExact | Embed | EmbedFormer | Search | Verify, Any, R],
     entry: Entry | None,
     embed: Callable[[str], Embedding | Any],
+    verify: Callable[[Verify], Any],
 ) -> R:
     """Drive `lookup` as if `entry` were all that its own partition holds.
 
@@ -31,10 +32,14 @@ def run_with_one_entry(
                     result: Any = entry if same else None
                 case Embed(text):
                     result = embed(text)
+                case EmbedFormer():
+                    result = None
                 case Search(partition, contract, vector, encoder, _):
                     result = []
                     if entry is not None and entry.vector is not None and _same(entry, partition, contract, encoder):
                         result = [Candidate(entry, _similarity(entry.vector, vector))]
+                case Verify():
+                    result = verify(effect)
             effect = lookup.send(result)
     except StopIteration as stop:
         answer: R = stop.value

@@ -87,11 +87,11 @@ class DiskStore:
             write=True,
         )
 
-    def set_vector(self, partition: Partition, entry_id: str, vector: bytes, encoder: str) -> bool:
-        """Give an entry the vector of another encoder; False if it has gone. Nothing else of it changes."""
+    def set_vector(self, partition: Partition, entry_id: str, vector: bytes, encoder: str, states: bytes = b"") -> bool:
+        """Give an entry the vector and the states of another encoder; False if it has gone. Nothing else changes."""
 
         def encode(entry: Entry) -> bytes:
-            return encode_entry(with_vector(entry, vector, encoder))
+            return encode_entry(with_vector(entry, vector, encoder, states))
 
         name = folder_name(partition.tenant)
         return self._tenants.run(name, lambda t: t.set_vector(partition, entry_id, encode), absent=False, write=True)

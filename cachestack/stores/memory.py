@@ -103,14 +103,14 @@ class MemoryStore:
                 self._evict(partition.tenant, max_bytes)
             return True
 
-    def set_vector(self, partition: Partition, entry_id: str, vector: bytes, encoder: str) -> bool:
+    def set_vector(self, partition: Partition, entry_id: str, vector: bytes, encoder: str, states: bytes = b"") -> bool:
         """As in DiskStore."""
         with self._open():
             room = self._rooms.get(partition)
             kept = room.entries.get(entry_id) if room else None
             if room is None or kept is None:
                 return False
-            entry = with_vector(kept.entry, vector, encoder)
+            entry = with_vector(kept.entry, vector, encoder, states)
             num_bytes = charged_bytes(encode_entry(entry))
             self._count(partition.tenant, num_bytes - kept.num_bytes)
             kept.entry, kept.num_bytes = entry, num_bytes

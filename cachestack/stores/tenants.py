@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,6 +28,7 @@ _NAME = re.compile("[0-9a-f]{40}")
 _CORRUPT_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
+@lru_cache(maxsize=4096)
 def folder_name(tenant: str) -> str:
     return digest(b"tenant", tenant.encode("utf-8", "surrogatepass"))[:40]
 
@@ -115,19 +117,19 @@ class Tenants:
             opened.writing.release()
 
     def _open(self, name: str, create_for: str | None) -> _Opened | None:
-        path = self._folder / name / DATABASE
+        path = os.path.join(self._folder, name, DATABASE)
         opened = self._still_open(name, path)
         if opened is None:
             with self._opening[int(name[:2], 16) % len(self._opening)]:
                 opened = self._still_open(name, path)
-                if opened is None and (create_for is not None or path.exists()):
+                if opened is None and (create_for is not None or os.path.exists(path)):
                     try:
-                        opened = self._keep(name, self._open_file(path, create_for))
+                        opened = self._keep(name, self._open_file(Path(path), create_for))
                     except UnfinishedFile:
                         return None
         return opened
 
-    def _still_open(self, name: str, path: Path) -> _Opened | None:
+    def _still_open(self, name: str, path: str) -> _Opened | None:
         """The open file, unless another one has taken its place."""
         inode = _inode(path)
         with self._lock:
@@ -184,7 +186,7 @@ class Tenants:
         )
 
 
-def _inode(path: Path) -> int | None:
+def _inode(path: Path | str) -> int | None:
     try:
         return os.stat(path).st_ino
     except FileNotFoundError:

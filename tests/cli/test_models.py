@@ -76,6 +76,7 @@ def test_list_names_what_is_known_and_that_it_is_absent(run: Run, folder: Path) 
     assert [(model["name"], model["kind"], model["state"]) for model in document["models"]] == [
         ("smollm2-135m-instruct", "llm", "absent"),
         ("all-minilm-l6-v2", "encoder", "absent"),
+        ("use-multilingual-v3", "encoder", "absent"),
     ]
     assert not folder.exists()  # looking writes nothing
     status, table, _ = run("list")

@@ -65,7 +65,7 @@ def test_unknown_tenants() -> None:
         ("default: {semantic: {acept_from: 1}}", "semantic.acept_from: unknown key; did you mean 'accept_from'"),
         ("default: {semantic: {accept_from: 1.5}}", "default.semantic.accept_from: .*less than or equal to 1.*1.5"),
         ("default: {semantic: {accept_from: .nan}}", "accept_from: .*"),
-        ("default: {semantic: {accept_from: 0.5}}", r"accept_from \(0.5\) must not be below reject_below"),
+        ("default: {semantic: {accept_from: 0.4}}", r"accept_from \(0.4\) must not be below reject_below"),
         ("default: {retention: {ttl_s: 0}}", "default.retention.ttl_s: .*greater than 0"),
         ("tenants: {a: {fallback: {semantic_doubt: ask}}}", "tenants.a.fallback.semantic_doubt: .*'miss' or 'serve'"),
         ("tenants: {a: {fallback: {engine_error: [other_engine]}}}", "fallback.other_engine is not set"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Sequence
@@ -13,16 +14,9 @@ import pytest
 from cachestack.decisions import Reason
 from cachestack.engines.base import TextStream
 from cachestack.errors import EncoderError, InputFileError
-from cachestack.evaluation.pairs import (
-    ENCODE_AT_ONCE,
-    Outcome,
-    Pair,
-    embed_all,
-    judge_pairs,
-    mistake_rows,
-    read_pairs,
-    summarise,
-)
+from cachestack.evaluation.counting import summarise
+from cachestack.evaluation.judging import ENCODE_AT_ONCE, Outcome, embed_all, judge_pairs, mistake_rows
+from cachestack.evaluation.pairs import Pair, read_pairs
 from cachestack.policy import Policy
 from cachestack.policy_set import PolicySet
 from cachestack.prefix.layer import PrefixLayer
@@ -64,6 +58,10 @@ class LetterEncoder:
         return unit
 
 
+GUARDS_ALONE = Policy.model_validate({"semantic": {"verifiers": [], "reject_below": 0.8}})
+"""What letters say of two texts is nothing that a verifier was trained on."""
+
+
 def line(a: Any, b: Any, same: bool, category: str = "kind", id: str = "1") -> str:
     return json.dumps({"id": id, "a": a, "b": b, "same_answer": same, "category": category, "source": "test"})
 
@@ -82,7 +80,11 @@ def conversation(passage: str, question: str) -> list[dict[str, str]]:
 
 
 def judged(path: Path, policy: Policy | None = None) -> tuple[Outcome, ...]:
-    return judge_pairs(read_pairs(path), policy or Policy(), LetterEncoder())
+    return judge_pairs(read_pairs(path), policy or GUARDS_ALONE, LetterEncoder())
+
+
+def counts(share: dict[str, Any]) -> Any:
+    return share["n"], share["served"], share["rate"]
 
 
 def test_counts_what_was_served_by_kind(tmp_path: Path) -> None:
@@ -103,21 +105,36 @@ def test_counts_what_was_served_by_kind(tmp_path: Path) -> None:
         Reason.GUARD_REJECTED,
     ]
     summary = summarise(outcomes)
-    assert summary["should_hit"] == {"n": 3, "served": 2, "rate": pytest.approx(2 / 3)}
-    assert summary["traps"] == {"n": 2, "served": 0, "rate": 0}
-    assert summary["by_category"]["polite"] == {"n": 1, "served": 1, "rate": 1.0, "should_hit": True}
-    assert summary["by_category"]["number"] == {"n": 1, "served": 0, "rate": 0.0, "should_hit": False}
+    assert counts(summary["should_hit"]) == (3, 2, pytest.approx(2 / 3))
+    assert summary["should_hit"]["interval"] == pytest.approx([0.2077, 0.9385], abs=1e-4)
+    assert counts(summary["traps"]) == (2, 0, 0)
+    assert summary["traps"]["interval"] == pytest.approx([0, 0.6576], abs=1e-4)
+    assert counts(summary["by_category"]["polite"]) == (1, 1, 1)
+    assert summary["by_category"]["polite"]["should_hit"] is True
+    assert counts(summary["by_category"]["number"]) == (1, 0, 0)
+    assert summary["by_category"]["number"]["should_hit"] is False
     json.dumps(summary, allow_nan=False)
 
 
 def test_a_rate_of_nothing_is_zero(tmp_path: Path) -> None:
     summary = summarise(judged(write(tmp_path / "p.jsonl", line("a cat", "a cat", True))))
-    assert summary["traps"] == {"n": 0, "served": 0, "rate": 0}
+    assert summary["traps"] == {"n": 0, "served": 0, "rate": 0, "interval": [0, 1]}
 
 
 def test_a_category_with_both_kinds_is_counted_in_two_parts(tmp_path: Path) -> None:
     file = write(tmp_path / "p.jsonl", line("a cat", "a cat", True, "x"), line("a cat", "a dog", False, "x"))
     assert set(summarise(judged(file))["by_category"]) == {"x (should hit)", "x (traps)"}
+
+
+def test_standard_input_is_read_and_left_open() -> None:
+    stdin = io.BytesIO(b"\xef\xbb\xbf" + line("a cat", "the cat", True).encode() + b"\n\n{broken\n")
+    with pytest.raises(InputFileError, match=r"standard input:3: not JSON"):
+        read_pairs("-", stdin=stdin)
+    assert not stdin.closed
+    stdin.seek(0)
+    assert [pair.b[-1].content for pair in read_pairs("-", 1, stdin)] == ["the cat"]
+    with pytest.raises(InputFileError, match="standard input holds no pairs"):
+        read_pairs("-", stdin=io.BytesIO(b"\n"))
 
 
 def test_pairs_do_not_see_each_other(tmp_path: Path) -> None:
@@ -277,6 +294,7 @@ class EchoEngine:
     "policy_text",
     [
         "{}",
+        "default: {semantic: {verifiers: []}}",
         pytest.param(
             "default: {semantic: {reject_below: 0.5, accept_from: 0.7, languages: any, unguarded_languages: serve}}",
             marks=pytest.mark.full,

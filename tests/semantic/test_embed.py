@@ -171,6 +171,72 @@ def test_a_window_that_the_files_do_not_state_comes_from_the_model(make_tiny):
     assert encoder.window_tokens == 512 < NO_WINDOW
 
 
+# any sentence-transformers model
+
+
+def pooled(folder: Path, **modes) -> Path:
+    config = folder / "1_Pooling/config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"pooling_mode_mean_tokens": False} | modes))
+    return folder
+
+
+@pytest.mark.parametrize("mode", ["pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_lasttoken"])
+@pytest.mark.parametrize("prompted", [False, True])
+def test_pooling_and_prompts_are_those_of_the_model(make_tiny, mode, prompted):
+    from sentence_transformers import SentenceTransformer
+
+    prompts = {"prompts": {"q": "query: "}, "default_prompt_name": "q"} if prompted else None
+    folder = pooled(make_tiny(prompts=prompts), **{mode: True})
+    texts = [QUESTION, "no", "  Où est ma  commande ?\n", "word " * 30]
+    ours = SentenceEncoder(str(folder)).encode(texts)
+    theirs = SentenceTransformer(str(folder)).encode(texts, normalize_embeddings=True)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_states_are_without_the_prompt_and_its_spans_do_not_count(make_tiny):
+    prompts = {"prompts": {"q": "query: "}, "default_prompt_name": "q"}
+    plain, prompted = SentenceEncoder(str(make_tiny("a"))), SentenceEncoder(str(make_tiny("b", prompts=prompts)))
+    one, other = (e.encode_with_tokens([QUESTION])[0].tokens for e in (plain, prompted))
+    np.testing.assert_array_equal(one.spans, other.spans)
+    assert one.states.shape == other.states.shape
+    with_prompt = plain.encode_with_tokens(["query: " + QUESTION])[0].tokens
+    np.testing.assert_allclose(other.states, with_prompt.states[2:], atol=1e-5)
+
+
+def test_the_short_way_is_taken_only_where_it_gives_the_same(make_tiny, encoder):
+    assert encoder._inputs.is_direct
+    odd = make_tiny()
+    config = json.loads((odd / "tokenizer_config.json").read_text()) | {"padding_side": "left"}
+    (odd / "tokenizer_config.json").write_text(json.dumps(config))
+    encoder = SentenceEncoder(str(odd))
+    texts = ["one", "one two three four"]
+    both = encoder.encode_with_tokens(texts)
+    for text, made in zip(texts, both, strict=True):
+        alone = encoder.encode_with_tokens([text])[0]
+        assert made.tokens.states.shape == alone.tokens.states.shape == (len(text.split()), 32)
+    assert not encoder._inputs.is_direct
+
+
+def test_a_model_without_a_fast_tokenizer_has_no_states(make_tiny):
+    made = SentenceEncoder(str(make_tiny(keep_tokenizer=False))).encode_with_tokens(["hello"])[0]
+    assert made.tokens is None
+    assert made.vector.shape == (32,)
+
+
+def test_a_dense_layer_behind_the_pooling_decides_the_dimension(make_tiny):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Dense
+
+    folder = make_tiny()
+    model = SentenceTransformer(str(folder))
+    SentenceTransformer(modules=[model[0], model[1], Dense(32, 12)]).save(str(folder.parent / "dense"))
+    encoder = SentenceEncoder(str(folder.parent / "dense"))
+    made = encoder.encode_with_tokens([QUESTION])[0]
+    assert made.vector.shape == (12,) == (encoder.dimension,)
+    assert made.tokens.states.shape == (7, 32)
+    assert encoder.fingerprint != SentenceEncoder(str(folder)).fingerprint
+
+
 # what it is
 
 

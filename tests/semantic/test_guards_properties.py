@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachestack.semantic.guards import GUARDS, judge
+from cachestack.corpus import load_questions
+from cachestack.semantic.guards import FEATURE_NAMES, GUARDS, features, judge
 from cachestack.semantic.text import analyse
 from cachestack.semantic.words import fold
 
@@ -106,3 +108,80 @@ def test_two_endless_words_are_not_compared_letter_by_letter(word: str, monkeypa
 
     monkeypatch.setattr("cachestack.semantic.align.distance", refuse)
     assert judge(analyse(word, "en"), analyse(word[:-1], "en"))
+
+
+CORPUS = [
+    (question.language, text)
+    for question in load_questions("train")[::40]
+    for text in (question.text, *question.rewordings, *(miss.text for miss in question.near_misses))
+]
+
+
+@given(st.sampled_from(CORPUS), st.sampled_from(sorted(SPELLINGS)))
+@settings(max_examples=100, deadline=None)
+def test_a_real_question_passes_against_another_writing_of_it(drawn: tuple[str, str], spelling: str) -> None:
+    language, text = drawn
+    if "`" in text or unicodedata.normalize("NFC", text) != text or fold(SPELLINGS[spelling](text)) != fold(text):
+        return  # letter case counts in code
+    one, other = analyse(text, language), analyse(SPELLINGS[spelling](text), language)
+    assert [v for v in judge(one, other) if not v.passed] == []
+
+
+@given(st.sampled_from(CORPUS), st.sampled_from(CORPUS))
+@settings(max_examples=150, deadline=None)
+def test_features_do_not_depend_on_which_text_came_first(one: tuple[str, str], other: tuple[str, str]) -> None:
+    a, b = analyse(one[1], one[0]), analyse(other[1], other[0])
+    there, back = features(a, b), features(b, a)
+    assert tuple(there) == FEATURE_NAMES
+    assert there == pytest.approx(back)
+    assert all(math.isfinite(value) for value in there.values())
+
+
+SIMILAR = frozenset(
+    [
+        *("word_overlap", "matter_overlap", "trigram_similarity", "longest_run_share", "length_ratio", "matter_ratio"),
+        *("same_first_word", "same_last_word", "matched_share_min", "matched_share_max"),
+        *("side_by_side", "first_difference", "faced_letters_low"),
+    ]
+)
+COUNTED = ("num_", "matches_", "both_questions", "is_french")
+
+
+@given(st.one_of(st.sampled_from(CORPUS), st.tuples(st.just("en"), st.text(max_size=60))))
+@settings(max_examples=150, deadline=None)
+def test_equal_texts_have_no_differences(drawn: tuple[str, str]) -> None:
+    language, text = drawn
+    found = features(analyse(text, language), analyse(text, language))
+    for name, value in found.items():
+        if name == "side_by_side" and not analyse(text, language).tokens:
+            continue
+        if not name.startswith(COUNTED):
+            assert value == pytest.approx(1.0 if name in SIMILAR else 0.0), name
+
+
+@given(st.text(max_size=60), st.text(max_size=60), st.sampled_from(["en", "fr", None]))
+@settings(max_examples=150, deadline=None)
+def test_any_two_texts_have_features(one: str, other: str, language: str | None) -> None:
+    found = features(analyse(one, language), analyse(other, language))
+    assert all(math.isfinite(value) for value in found.values())
+
+
+def test_the_names_of_the_features_are_fixed() -> None:
+    assert len(set(FEATURE_NAMES)) == len(FEATURE_NAMES)
+    assert FEATURE_NAMES[0] == "languages_doubt"
+    assert FEATURE_NAMES.index("is_french") == 86
+    assert FEATURE_NAMES[-1] == "code_case_differs"
+
+
+def feature(name: str, one: str, other: str) -> float:
+    return features(analyse(one, "en"), analyse(other, "en"))[name]
+
+
+def test_features_see_what_no_guard_tells_apart() -> None:
+    assert feature("modal_words_differ", "Must I declare it?", "Should I declare it?") == 2
+    assert feature("code_case_differs", "What does ls -A do?", "What does ls -a do?") == 1
+    assert feature("code_case_differs", "What does getUser do?", "What does GETUSER do?") == 0
+    assert feature("markers_differ", "How do I talk to Tom?", "How do I talk with Tom?") == 1
+    assert feature("case_differs", "How do I remove polish?", "How do I remove Polish?") == 1
+    assert feature("opposite_pairs", "Open the lid", "Close the lid") == 1
+    assert feature("negation_parity_differs", "It starts", "It does not start") == 1

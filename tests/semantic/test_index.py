@@ -16,7 +16,8 @@ from cachestack.entries import Entry, Selector
 from cachestack.errors import StoreError
 from cachestack.keys import Partition, digest
 from cachestack.semantic.index import FaissIndex
-from cachestack.semantic.vectors import VectorGroup, cosine
+from cachestack.semantic.vectors import cosine
+from cachestack.semantic.vectors_group import VectorGroup
 from cachestack.stores.disk import DiskStore
 from cachestack.stores.memory import MemoryStore
 
@@ -87,6 +88,7 @@ def found(index, vector=None, *, partition=ACME, contract=CONTRACT, encoder=ENCO
 
 
 def test_the_nearest_come_first_with_their_cosine(store, index, make_entry):
+    """Trap 5. Fails where a distance is taken for the similarity, or (1 + cosine) / 2."""
     for degrees in (60, 10, 180, 0, 90, 30):
         store.put(make_entry(at(degrees), f"at-{degrees}"))
     candidates = index.search(ACME, CONTRACT, at(0), ENCODER, 10)
@@ -116,6 +118,8 @@ def test_it_agrees_with_plain_arithmetic_on_many_vectors(store, index, make_entr
 
 
 def test_partitions_contracts_and_encoders_are_walls(store, index, make_entry):
+    """Trap 4. Fails where a group is not of one partition and one encoder, or a search not of one contract's rows: the
+    text and its vector are the same everywhere here."""
     store.put(make_entry(at(0), "ours"))
     store.put(make_entry(at(0), "user", partition=Partition("acme", user="u")))
     store.put(make_entry(at(0), "theirs", partition=Partition("other")))
@@ -132,6 +136,7 @@ def test_partitions_contracts_and_encoders_are_walls(store, index, make_entry):
 
 
 def test_an_encoder_of_another_dimension_is_another_encoder(store, index, make_entry):
+    """Trap 12. Fails with FAISS's assertion where `_up_to_date` does not look at the dimension."""
     store.put(make_entry(at(0), "narrow"))
     store.put(make_entry(unit(1, dimension=24), "wide", encoder=OTHER_ENCODER))
     assert found(index, unit(1, dimension=24), encoder=OTHER_ENCODER) == ["wide"]
@@ -143,6 +148,16 @@ def test_an_encoder_of_another_dimension_is_another_encoder(store, index, make_e
 def test_entries_without_a_vector_are_not_found_by_meaning(store, index, make_entry):
     store.put(make_entry(None, "exact-only"))
     assert found(index) == []
+
+
+@pytest.mark.parametrize("placeholder", [None, b"", np.zeros(DIMENSION, "<f4").tobytes()])
+def test_placeholders_take_no_place_among_the_nearest(store, index, make_entry, placeholder):
+    """Trap 10. Fails where what has no usable vector is taken in: a zero vector is nearer to `at(120)` than `good`."""
+    store.put(make_entry(at(0), "good"))
+    for i in range(20):
+        store.put(make_entry(placeholder, f"empty-{i}"))
+    assert found(index, at(120), num=1) == ["good"]
+    assert index.counts().num_vectors == 1
 
 
 def test_expired_entries_are_found_too(store, index, make_entry):
@@ -182,6 +197,7 @@ def test_a_vector_that_cannot_be_compared_is_skipped_and_counted(store, index, m
 
 
 def test_it_sees_every_later_write(store, index, make_entry):
+    """Trap 11. Fails where a search does not take in the store's changes first."""
     assert found(index) == []
     store.put(make_entry(at(10), "a"))
     assert found(index) == ["a"]

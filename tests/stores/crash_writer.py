@@ -85,7 +85,8 @@ def main(folder: str, seed: str, first: str, snapshots: str | None = None) -> No
     if snapshots is not None:
         from cachestack.semantic.index import FaissIndex
 
-        index = FaissIndex(store, snapshot_folder=Path(snapshots), snapshot_every=3, snapshot_from=1)
+        small = {"snapshot_from": 1, "journal_bytes": 500, "graph_from": 12, "max_tail": 5}
+        index = FaissIndex(store, snapshot_folder=Path(snapshots), **small)
     while True:
         step = next_step(rng, number, int(first))
         os.write(1, f"try {step}\n".encode())

@@ -2,9 +2,9 @@
 evidence.
 
 A guard looks for one kind of difference. It never fires on equal texts, does not depend on which text was first, and
-does not change with letter case, white space or Unicode form. `certain` says that the difference alone settles the
-matter (100 against 250); otherwise it is a doubt (a word that only one side has). Both reject in this version; the
-evidence is what a trained verifier can weigh.
+does not change with letter case (but in code), white space or Unicode form. `certain` says that the difference alone
+settles the matter (100 against 250 dollars in texts that are otherwise alike): it vetoes. Otherwise it is a doubt (a
+word that only one side has), evidence that a trained verifier weighs with the rest.
 """
 
 from __future__ import annotations

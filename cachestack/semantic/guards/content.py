@@ -1,24 +1,18 @@
-"""Names and other words that carry meaning: each needs its partner on the other side."""
+"""Words that carry meaning: each needs its partner on the other side."""
 
 from __future__ import annotations
 
 from cachestack.semantic.align import align
 from cachestack.semantic.guards.base import Verdict, passed, rejected
 from cachestack.semantic.text import Text
-from cachestack.semantic.words import Role, counted_in
-
-RARE = 5000
-"""A word seen less often than this (of some 10^8) is rare: most names are."""
+from cachestack.semantic.words import Role
 
 
 def content(cached: Text, asked: Text) -> Verdict:
-    """Rejects when a name, a rare word or another content word is on one side only. It is certain where a rare word
-    stands alone or both sides have something that the other lacks."""
+    """Rejects when a content word is on one side only. Never certain: a rewording has other words."""
     alone, other = align(cached, asked).blamed(Role.CONTENT)
     if alone or other:
-        rare = [w for w in (*alone, *other) if w.isalpha() and counted_in(w, cached.lexicon.language) < RARE]
-        verdict = rejected("content", alone, other, certain=bool(rare or (alone and other)))
-        return Verdict(False, verdict.certain, verdict.kind, {**verdict.evidence, "rare": rare})
+        return rejected("content", alone, other, certain=False)
     if not cached.matter and not asked.matter and cached.plain != asked.plain:
         # Only grammar is left: `who are you`, `how are you`.
         return rejected("content", cached.plain, asked.plain, certain=False)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from cachestack.semantic.guards.base import Verdict, passed, rejected
+from cachestack.semantic.guards.facing import Gap, alone, facing
 from cachestack.semantic.text import Text
 from cachestack.semantic.words import Token
 
@@ -13,37 +13,38 @@ KIND = "opposites"
 
 
 def opposites(cached: Text, asked: Text) -> Verdict:
-    """Rejects when a word stands alone on one side and its opposite alone on the other."""
-    ours, theirs = _alone(cached, asked), _alone(asked, cached)
-    table = cached.lexicon.opposites
-    for word, others in _with_opposites(ours, table).items():
-        for other in theirs:
-            if not others.isdisjoint(_forms(other)):
-                return rejected(KIND, word, other.text)
-    return passed(KIND)
+    """Rejects when a word stands alone on one side and its opposite alone on the other. It is certain where one such
+    pair faces each other and both sides negate alike; two pairs may say the same again (`buy from`, `sell to`)."""
+    if cached.lexicon is not asked.lexicon:
+        return passed(KIND)
+    pairs = _pairs(alone(cached.tokens, asked), alone(asked.tokens, cached), cached.lexicon.opposites)
+    faced = [pair for gap in facing(cached, asked).replaced() for pair in _in(gap, cached, asked)]
+    pairs = list(dict.fromkeys([*faced, *pairs]))
+    if not pairs:
+        return passed(KIND)
+    settled = len(faced) == 1 and len(pairs) == 1 and _negators(cached) == _negators(asked)
+    return rejected(KIND, *pairs[0], certain=settled)
 
 
-def _alone(text: Text, other: Text) -> list[Token]:
-    """Tokens, grammar too, that `text` has more often than `other`."""
-    counts: Counter[str] = Counter(key for token in other.tokens for key in token.keys)
-    alone = []
-    for token in text.tokens:
-        if any(counts[key] > 0 for key in token.keys):
-            for key in token.keys:
-                counts[key] -= 1
-        else:
-            alone.append(token)
-    return alone
+def _in(gap: Gap, cached: Text, asked: Text) -> Iterable[tuple[str, str]]:
+    """Pairs of one gap. Two single words face each other even where they stand elsewhere too: `turn on`, `turn off`."""
+    ours: Sequence[Token] = gap.cached
+    theirs: Sequence[Token] = gap.asked
+    if len(ours) > 1 or len(theirs) > 1:
+        ours, theirs = alone(ours, asked), alone(theirs, cached)
+    return _pairs(ours, theirs, cached.lexicon.opposites)
 
 
-def _forms(token: Token) -> frozenset[str]:
-    return token.keys
-
-
-def _with_opposites(alone: list[Token], table: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
-    for token in alone:
-        opposed = frozenset().union(*(table.get(key, frozenset()) for key in token.keys))
+def _pairs(
+    ours: Sequence[Token], theirs: Sequence[Token], table: Mapping[str, frozenset[str]]
+) -> list[tuple[str, str]]:
+    found = []
+    for token in ours:
+        opposed = frozenset().union(*(table[key] for key in token.keys if key in table))
         if opposed:
-            found[token.text] = opposed
+            found += [(token.text, other.text) for other in theirs if not opposed.isdisjoint(other.keys)]
     return found
+
+
+def _negators(text: Text) -> int:
+    return sum(t.text in text.lexicon.negators for t in text.tokens)

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from cachestack.semantic.align import Match, align
 from cachestack.semantic.guards.base import Verdict, passed, rejected
+from cachestack.semantic.guards.facing import facing
 from cachestack.semantic.text import Text
 from cachestack.semantic.words import Role, Token
 
@@ -15,6 +16,12 @@ DIRECTIONS = frozenset({"from", "to", "than", "before", "after", "versus", "with
 GENITIVE = frozenset({"of", "in", "for", "about", "de"})
 MEANS = frozenset({"in", "with", "on"})
 """Prepositions that say the same of a tool or a place that is named first: `using X, …`, `… in X`."""
+TURNED = frozenset(frozenset(pair) for pair in (("from", "to"), ("than", ""), ("before", ""), ("after", "")))
+"""Prepositions (empty: none) that two words exchange when they change places."""
+MAX_NAME = 3
+"""Words of a group that changes places."""
+CLOSE = 0.6
+"""Share of the shorter text that must stand in the other for two words in exchanged places to be certain."""
 SHORT = 3
 """Words that matter, up to which a preposition alone is held to make a difference."""
 
@@ -24,10 +31,13 @@ def order(cached: Text, asked: Text) -> Verdict:
     that neither `and`, a kept preposition, a genitive, a passive nor an adverb explains."""
     a, b = cached.matter, asked.matter
     matches = [m for m in align(cached, asked).matches if _counts(a[m.cached]) and _counts(b[m.asked])]
+    turned = _exchanged(align(cached, asked).matches, cached, asked) or _turned(matches, cached, asked)
+    if turned:
+        return rejected(KIND, *turned)
     for m in matches:
         ours, theirs = a[m.cached], b[m.asked]
         if ours.marker != theirs.marker and ours.marker in DIRECTIONS and theirs.marker in DIRECTIONS:
-            return rejected(KIND, _led(ours), _led(theirs))
+            return rejected(KIND, _led(ours), _led(theirs), certain=False)
         if _placed_elsewhere(ours, theirs, cached, asked):
             return rejected(KIND, _led(ours), _led(theirs), certain=False)
     ours_at, theirs_at = _places(cached), _places(asked)
@@ -38,6 +48,62 @@ def order(cached: Text, asked: Text) -> Verdict:
     if all(x.asked < y.asked for x, y in pairwise(matches)):
         return passed(KIND)
     return _swapped(matches, cached, asked, ours_at, theirs_at) or _other_head(matches, cached, asked) or passed(KIND)
+
+
+def _turned(matches: Sequence[Match], cached: Text, asked: Text) -> tuple[str, str] | None:
+    """`from A to B` against `from B to A`: two words that have each other's prepositions."""
+    if facing(cached, asked).shared < CLOSE:
+        return None
+    moved: dict[tuple[str, str], tuple[Token, Token]] = {}
+    for m in matches:
+        ours, theirs = cached.matter[m.cached], asked.matter[m.asked]
+        if ours.marker == theirs.marker or {ours.marker, theirs.marker} not in TURNED:
+            continue
+        back = moved.get((theirs.marker, ours.marker))
+        if back is not None:
+            return f"{_led(ours)} … {_led(back[0])}", f"{_led(theirs)} … {_led(back[1])}"
+        moved[ours.marker, theirs.marker] = (ours, theirs)
+    return None
+
+
+def _exchanged(matches: Sequence[Match], cached: Text, asked: Text) -> tuple[str, str] | None:
+    """The same words, two groups in each other's places: `does A own B` against `does B own A`. What led to the one
+    leads to the other."""
+    n = len(cached.matter)
+    if n != len(asked.matter) or len(matches) != n or any(m.how != "same" for m in matches):
+        return None
+    order = [m.asked for m in matches]
+    moved = [i for i in range(n) if order[i] != i]
+    if not moved or len({m.cached for m in matches}) < n:
+        return None
+    start, end = moved[0], moved[-1]
+    for size in range(1, min(MAX_NAME, (end - start + 1) // 2) + 1):
+        middle = list(range(start + size, end + 1 - size))
+        blocks = [*range(end + 1 - size, end + 1), *middle, *range(start, start + size)]
+        if order[start : end + 1] == blocks:
+            break
+    else:
+        return None
+    (a, x), (b, y) = ((text.matter[start].marker, text.matter[end + 1 - size].marker) for text in (cached, asked))
+    if (a, x) != (b, y) or not (middle or a != x):
+        return None
+    if _listed(cached) or _listed(asked) or _passive(cached) != _passive(asked):
+        return None
+    first, second = (" ".join(t.text for t in cached.matter[k : k + size]) for k in (start, end + 1 - size))
+    return f"{first} … {second}", f"{second} … {first}"
+
+
+def _passive(text: Text) -> bool:
+    return any(
+        token.role is not Role.FUNCTION and _is_passive(text.tokens[:at], token, text)
+        for at, token in enumerate(text.tokens)
+    )
+
+
+def _listed(text: Text) -> bool:
+    """Whether it names things side by side: `A and B`, `between A and B`, `A or B`."""
+    lex = text.lexicon
+    return any(t.text in lex.conjunctions or lex.markers.get(t.text) in ("between", "versus") for t in text.tokens)
 
 
 def _counts(token: Token) -> bool:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from cachestack.semantic.align import align
 from cachestack.semantic.guards.base import Verdict, passed, rejected
+from cachestack.semantic.guards.facing import facing
 from cachestack.semantic.text import Text
 from cachestack.semantic.words import Role
 
 
 def scope(cached: Text, asked: Text) -> Verdict:
-    """Rejects when a word that sets scope, order, comparison or condition is on one side only."""
+    """Rejects when a word that sets scope, order, comparison or condition is on one side only. It is certain where a
+    limit (`only`, `without`) is all that one side adds."""
     alone, other = align(cached, asked).blamed(Role.SCOPE)
     if alone or other:
-        return rejected("scope", alone, other, certain=bool(alone and other))
+        return rejected("scope", alone, other, certain=bool(alone) != bool(other) and _limited(cached, asked))
     return passed("scope")
+
+
+def _limited(cached: Text, asked: Text) -> bool:
+    found = facing(cached, asked)
+    added = [(g.cached or g.asked) for g in found.gaps if not (g.cached and g.asked)]
+    if found.shared < 1 or len(added) != len(found.gaps):
+        return False
+    limits = cached.lexicon.limits | asked.lexicon.limits
+    return any(t.text in limits for gap in added for t in gap)
 
 
 def modality(cached: Text, asked: Text) -> Verdict:

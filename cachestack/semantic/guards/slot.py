@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from cachestack.semantic.guards.base import Verdict, passed, rejected
+from cachestack.semantic.guards.facing import facing
 from cachestack.semantic.text import Text
 
 KIND = "slot"
+EXCLUSIVE = frozenset({"when", "where", "who", "why", "how_much", "how_degree"})
+CLOSE = 0.7
+"""Share of the shorter text that must stand in the other for `when` against `where` to be certain."""
 OPEN = frozenset({"what", "how", "keywords"})
 
 
@@ -17,7 +21,8 @@ def slot(cached: Text, asked: Text) -> Verdict:
         return passed(KIND)
     if ours == theirs or (len(ours) == len(theirs) == 1 and ours | theirs <= OPEN and "keywords" in ours | theirs):
         return passed(KIND)
-    return rejected(KIND, ours, theirs, certain=False)
+    settled = len(ours) == len(theirs) == 1 and ours | theirs <= EXCLUSIVE and facing(cached, asked).shared >= CLOSE
+    return rejected(KIND, ours, theirs, certain=settled)
 
 
 def _slots(text: Text) -> frozenset[str]:

@@ -6,11 +6,13 @@ first use. `#` starts a comment line. Words are folded as `words.fold` does. Sec
 - `function`: grammar only, not compared. `light`: one side may have it alone. `weak`: verbs and adjectives of little
   meaning. `scope`: sets scope, order or condition. All other words are content.
 - `synonyms`: each line a group of words that may stand for each other. `opposites`: `left | right` exclude each other.
+  `opposites_english.txt` and `opposites_french.txt` hold most of them; `siblings.txt` holds sets for all languages
+  whose members exclude each other (weekdays, countries, colours).
 - `phrases`: `these words > those words`, on whole tokens. `frames`: the same as regular expressions on folded text, for
   greetings, politeness and the many ways to open one question. `spellings`: hasty spellings, word for word.
   `rewrites`: contractions, as regular expressions.
 - `months`, `weekdays`: in order, one a line, with short forms. `question_words`, `openers`, `modals`, `persons`,
-  `owners`, `subjects`, `markers`, `period_shifts`, `relative_days`: the first word of a line names
+  `owners`, `subjects`, `quantifiers`, `markers`, `period_shifts`, `relative_days`: the first word of a line names
   what all of its words mean.
 """
 
@@ -39,9 +41,14 @@ class Lexicon:
     light: frozenset[str]
     weak: frozenset[str]
     scope: frozenset[str]
+    limits: frozenset[str]
+    """Words that leave something out: `only`, `without`."""
+    quantifiers: Mapping[str, str]
     negators: frozenset[str]
     synonyms: Mapping[str, tuple[str, ...]]
     opposites: Mapping[str, frozenset[str]]
+    siblings: Mapping[str, frozenset[tuple[str, int]]]
+    """Each word to the sets it is in, and which member of the set it names."""
     phrases: Phrases
     frames: Rules
     spellings: Mapping[str, str]
@@ -50,6 +57,7 @@ class Lexicon:
     weekdays: Mapping[str, int]
     ambiguous_dates: frozenset[str]
     date_cues: frozenset[str]
+    as_of: frozenset[str]
     relative_days: Mapping[str, str]
     now: frozenset[str]
     periods: frozenset[str]
@@ -87,7 +95,7 @@ def lexicon(language: str | None) -> Lexicon:
 
 @cache
 def _load(name: str) -> Lexicon:
-    source = _sections(files(__package__).joinpath(f"{name}.txt").read_text("utf-8"))
+    source = _sections(_read(f"{name}.txt"))
     words = {key: _words(lines) for key, lines in source.items()}
     numbers = _pairs(source["number_words"])
     return Lexicon(
@@ -96,9 +104,12 @@ def _load(name: str) -> Lexicon:
         light=words["light"],
         weak=words["weak"],
         scope=words["scope"],
+        limits=words["limits"],
+        quantifiers=_named(source["quantifiers"]),
         negators=words["negators"],
         synonyms=_groups(source["synonyms"]),
-        opposites=_opposites(source["opposites"]),
+        opposites=_opposites([*source["opposites"], *_lines(f"opposites_{name}.txt")]),
+        siblings=_siblings(_sections(_read("siblings.txt"))),
         phrases=_phrases(source["phrases"]),
         frames=_patterns(source["frames"]),
         spellings=_pairs(source["spellings"]),
@@ -107,6 +118,7 @@ def _load(name: str) -> Lexicon:
         weekdays=_numbered(source["weekdays"]),
         ambiguous_dates=words["ambiguous_dates"],
         date_cues=words["date_cues"],
+        as_of=words["as_of"],
         relative_days=_named(source["relative_days"]),
         now=words["now"],
         periods=words["periods"],
@@ -136,6 +148,14 @@ def _load(name: str) -> Lexicon:
         passive_only=words["passive_only"],
         participles=tuple(sorted(words["participles"])),
     )
+
+
+def _read(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+def _lines(name: str) -> list[str]:
+    return [line for line in _read(name).splitlines() if line.strip() and not line.startswith("#")]
 
 
 def _sections(text: str) -> dict[str, list[str]]:
@@ -190,6 +210,16 @@ def _opposites(lines: list[str]) -> dict[str, frozenset[str]]:
             for word in these:
                 found.setdefault(word, set()).update(those)
     return {word: frozenset(others) for word, others in found.items()}
+
+
+def _siblings(sets: Mapping[str, list[str]]) -> dict[str, frozenset[tuple[str, int]]]:
+    found: dict[str, set[tuple[str, int]]] = {}
+    for name, members in sets.items():
+        for number, line in enumerate(members):
+            for word in line.split():
+                for form in (word, _bare(word)):
+                    found.setdefault(form, set()).add((name, number))
+    return {word: frozenset(places) for word, places in found.items()}
 
 
 def _rules(lines: list[str]) -> list[tuple[str, str]]:

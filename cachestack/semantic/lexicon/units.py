@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import cache
 
 # Anywhere beside a number.
@@ -98,6 +99,43 @@ SIGNS = frozenset(_SIGNS.split())
 
 COUNTED = frozenset(_COUNTED.split())
 """Units that a year may be followed by without being counted in them."""
+
+# Each unit in terms of another; a month is a twelfth of a year. What is not here is its own dimension.
+_CONVERSIONS = """
+millisecond 0.001 second
+minute 60 second
+hour 3600 second
+day 86400 second
+week 604800 second
+fortnight 1209600 second
+month 2629800 second
+year 31557600 second
+decade 315576000 second
+century 3155760000 second
+kilometer 1000 meter
+centimeter 0.01 meter
+millimeter 0.001 meter
+kilogram 1000 gram
+milligram 0.001 gram
+ton 1000000 gram
+milliliter 0.001 liter
+kilowatt 1000 watt
+megahertz 1000000 hertz
+gigahertz 1000000000 hertz
+kilobyte 1000 byte
+megabyte 1000000 byte
+gigabyte 1000000000 byte
+terabyte 1000000000000 byte
+mbps 1000 kbps
+gbps 1000000 kbps
+"""
+
+
+@cache
+def conversions() -> dict[str, tuple[str, Decimal]]:
+    """Each unit to the unit that it is counted in, and how many of those it is."""
+    rows = (line.split() for line in _CONVERSIONS.strip().splitlines())
+    return {unit: (base, Decimal(factor)) for unit, factor, base in rows}
 
 
 @cache

@@ -1,0 +1,1 @@
+"""What decides where similarity and guards leave doubt."""
