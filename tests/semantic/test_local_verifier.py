@@ -119,12 +119,11 @@ def test_states_that_are_not_of_the_text_are_not_read() -> None:
 @pytest.mark.parametrize("name", ["cosine", "head"])
 def test_cosine_and_the_heads_mean_score_are_the_last_two_columns(name: str) -> None:
     made = tiny()
-    scores = []
+    scores: list[float] = []
     for seed in range(2, 12):
-        both = [
-            words_of(s.text, made.basis.unpack(SAME, s.states)) for s in (side(made, SAME, 1), side(made, SAME, seed))
-        ]
-        scores.append(sum(head.score(*both, equal_words(*both)) for head in made.heads) / 2)
+        sides = side(made, SAME, 1), side(made, SAME, seed)
+        one, other = (words_of(s.text, made.basis.unpack(SAME, s.states)) for s in sides)
+        scores.append(sum(head.score(one, other, equal_words(one, other)) for head in made.heads) / 2)
     assert max(scores) > min(scores)
     threshold = 0.7 if name == "cosine" else (max(scores) + min(scores)) / 2
     made = tiny(with_states=stump(name, threshold, -1.0, 1.0, True), scales={"with_states": (1.0, 0.0)})
