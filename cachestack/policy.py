@@ -59,7 +59,7 @@ class SemanticPolicy(Section):
     `doubt_score` and `accept_score`. `local` is built in, `cross_encoder` is slower and better; `cross_encoder:NAME`
     takes any model of that kind, `judge:ENGINE` asks a language model. Empty: any doubt of a guard refuses."""
 
-    accept_score: Similarity = 0.75
+    accept_score: Similarity = 0.77
     """Score from which the first verifier's word is enough."""
 
     doubt_score: Similarity = 0.40

@@ -552,7 +552,7 @@ def test_whatever_verifiers_say_a_hit_has_its_grounds(
     ("values", "says"),
     [
         ({"accept_score": 0.3}, r"accept_score \(0.3\) must not be below doubt_score \(0.4\)"),
-        ({"doubt_score": 0.95}, r"accept_score \(0.75\) must not be below doubt_score \(0.95\)"),
+        ({"doubt_score": 0.95}, r"accept_score \(0.77\) must not be below doubt_score \(0.95\)"),
         ({"verifiers": ["bert"]}, "allowed: local, lexical, cross_encoder, cross_encoder:NAME, judge:ENGINE"),
         ({"verifiers": ["local", "judge:"]}, "allowed: local"),
         ({"verifiers": ["local", "cross_encoder:"]}, "allowed: local"),
