@@ -59,7 +59,7 @@ class SemanticPolicy(Section):
     `doubt_score` and `accept_score`. `local` is built in, `cross_encoder` is slower and better; `cross_encoder:NAME`
     takes any model of that kind, `judge:ENGINE` asks a language model. Empty: any doubt of a guard refuses."""
 
-    accept_score: Similarity = 0.77
+    accept_score: Similarity = 0.75
     """Score from which the first verifier's word is enough."""
 
     doubt_score: Similarity = 0.40
@@ -149,7 +149,7 @@ class FallbackPolicy(Section):
     """What happens on doubt and on failure."""
 
     semantic_doubt: Literal["miss", "serve"] = "miss"
-    """In the middle band, where the verifier cannot decide: call the model, or serve what the guards let through."""
+    """Where no verifier could settle it: call the model, or serve what the guards let through."""
 
     unclean_boundary: Literal["full_prompt", "nearest_clean"] = "full_prompt"
     """Where the stable part does not end on a token: compute the whole prompt, or reuse up to a clean place before."""

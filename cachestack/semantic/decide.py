@@ -4,7 +4,7 @@ time is asked for through an effect.
 ::
 
     cosine below reject_below ─→ never
-    a guard that is certain   ─→ never
+    a guard that is certain   ─→ never; one in doubt, where nothing else differs ─→ never
     the local score:     doubt_score            accept_score
     ─────────────────────────┼──────────────────────┼──────────────
               never          │  the next verifier   │   served
@@ -25,6 +25,7 @@ from cachestack.effects import Verify
 from cachestack.entries import Candidate, Entry
 from cachestack.policy import FallbackPolicy, SemanticPolicy
 from cachestack.semantic.guards import Verdict, judge
+from cachestack.semantic.minimal import only_difference
 from cachestack.semantic.text import Text, analyse
 from cachestack.semantic.verifiers.base import Agreement, Side, Verifier
 from cachestack.semantic.verifiers.lexical import LexicalVerifier
@@ -123,7 +124,7 @@ def _one(
     except Exception as failure:  # fail closed: what could not be read was not seen to be safe
         error = f"{type(failure).__name__}: {failure}"
         return Miss(Reason.GUARD_REJECTED, {"guard": "reading", "evidence": {"error": error}} | facts)
-    rejection = _rejection(verdicts, policy)
+    rejection = _rejection(cached, asked, verdicts, policy)
     if rejection is not None:
         why = {"guard": rejection.kind, "certain": rejection.certain, "evidence": dict(rejection.evidence)}
         return Miss(Reason.GUARD_REJECTED, why | facts)
@@ -134,12 +135,16 @@ def _one(
     return _scored(candidate, Side(cached, candidate.entry.states), Side(asked, query.states), facts, policy, verifier)
 
 
-def _rejection(verdicts: tuple[Verdict, ...], policy: SemanticPolicy) -> Verdict | None:
-    """A certain one first; in a sensitive scope, or where no verifier weighs them, a doubt is enough."""
+def _rejection(cached: Text, asked: Text, verdicts: tuple[Verdict, ...], policy: SemanticPolicy) -> Verdict | None:
+    """A certain one first; in a sensitive scope, or where no verifier weighs them, or where the texts differ in nothing
+    else, a doubt is enough."""
     refused = [v for v in verdicts if not v.passed and not (policy.cross_language and v.kind == "language")]
     certain = next((v for v in refused if v.certain), None)
     strict = policy.sensitive or not policy.verifiers
-    return certain or (refused[0] if refused and strict else None)
+    if certain is not None or (refused and strict):
+        return certain or refused[0]
+    passing = [v for v in verdicts if v.passed or v in refused]
+    return only_difference(cached, asked, passing)
 
 
 def _scored(
