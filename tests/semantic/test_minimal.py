@@ -1,4 +1,4 @@
-"""Where two texts differ in one small thing alone, a doubt about it refuses; where they differ in more, it is weighed."""
+"""Where two texts differ in one small thing alone, a doubt refuses; where they differ in more, it is weighed."""
 
 from __future__ import annotations
 
