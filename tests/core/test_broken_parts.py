@@ -12,6 +12,7 @@ import pytest
 from cachestack.decisions import Layer, Reason
 from cachestack.errors import EngineError, ModelNotFound, StoreError
 from cachestack.requests import Generation, Request, Usage
+from cachestack.semantic.base import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -110,7 +111,7 @@ def test_an_index_that_fails_costs_the_match_by_meaning_only(
     assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize("method", ["fits_window", "encode"])
+@pytest.mark.parametrize("method", ["fits_window", "encode_with_tokens"])
 @pytest.mark.parametrize("failure", FAILURES[1:], ids=lambda e: type(e).__name__)
 def test_an_encoder_that_fails_costs_the_match_by_meaning_only(
     make_stack: MakeStack, caplog: pytest.LogCaptureFixture, failure: Exception, method: str
@@ -127,8 +128,8 @@ def test_an_encoder_that_fails_costs_the_match_by_meaning_only(
 @pytest.mark.parametrize("values", [[math.nan] * 384, [0.0] * 384, [1.0], [2.0] * 384, []])
 def test_vectors_that_are_none_are_found_out_before_they_are_kept(make_stack: MakeStack, values: list[float]) -> None:
     class Wrong(Faulty):
-        def encode(self, texts: list[str]) -> Any:
-            return np.array([values] * len(texts), dtype=np.float32)
+        def encode_with_tokens(self, texts: list[str]) -> Any:
+            return [Encoded(np.array(values, dtype=np.float32)) for _ in texts]
 
     stack = make_stack(engines={"echo": Echo()})
     stack.performer.encoder = Wrong(stack.performer.encoder, {})
