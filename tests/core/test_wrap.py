@@ -168,14 +168,14 @@ async def test_the_loop_is_not_blocked_while_a_question_is_embedded(make_stack: 
     stack, threads = make_stack(), []
     encoder = stack.performer.encoder
     assert encoder is not None
-    encode = encoder.encode
+    encode = encoder.encode_with_tokens  # type: ignore[attr-defined]
 
     def noted(texts):  # type: ignore[no-untyped-def]
         threads.append(threading.current_thread())
         return encode(texts)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoder, "encode", noted)
+        patch.setattr(encoder, "encode_with_tokens", noted)
 
         @stack.wrap(tenant="t", model="m")
         async def ask(prompt: str) -> str:
