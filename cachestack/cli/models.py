@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cachestack.cli.output import JsonOption, plain_table, print_json, print_table, stage_bars, warn
+from cachestack.errors import MissingExtra, ModelError
 from cachestack.folders import models_folder
 from cachestack.models.catalogue import CATALOGUE, KnownModel, get_known
 from cachestack.models.manifest import damaged_files, read_manifest
@@ -82,24 +84,28 @@ def build_model(
     json: JsonOption = False,
 ) -> None:
     """Train a model from the corpus that comes with the package. The cross-encoder takes one to two hours."""
-    from cachestack.semantic.verifiers.cross_encoder import FOLDER, file_in
-    from cachestack.training.cross import train_cross
-
     if name != "cross-encoder":
         raise typer.BadParameter(f"only cross-encoder can be built; {name!r} may be one to pull")
+    try:
+        from cachestack.training.cross import train_cross
+    except ImportError as error:
+        raise MissingExtra("torch", "local") from error
+    from cachestack.semantic.verifiers.cross_encoder import FOLDER, file_in
+
     path = file_in(models_folder())
-    with stage_bars(name) as report:
-        data, card = train_cross(
-            seed=seed,
-            epochs=1,
-            report=lambda done, total, _: report("train", done, total),
-            num_pairs=pairs,
-            threads=threads,
-        )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = path.with_suffix(".part")
-    written.write_bytes(data)
-    written.replace(path)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.touch()  # before an hour is spent
+        try:
+            with stage_bars(name) as report:
+                data, card = train_cross(seed=seed, epochs=1, report=report, num_pairs=pairs, threads=threads)
+            part.write_bytes(data)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be written: {error}") from error
     if json:
         print_json({"name": FOLDER, "path": str(path), "card": card})
     else:

@@ -143,8 +143,7 @@ def _rejection(cached: Text, asked: Text, verdicts: tuple[Verdict, ...], policy:
     strict = policy.sensitive or not policy.verifiers
     if certain is not None or (refused and strict):
         return certain or refused[0]
-    passing = [v for v in verdicts if v.passed or v in refused]
-    return only_difference(cached, asked, passing)
+    return only_difference(cached, asked, refused)
 
 
 def _scored(

@@ -16,13 +16,12 @@ from cachestack.semantic.words import Role
 _SAID = (Role.CONTENT, Role.WEAK, Role.SCOPE, Role.NUMBER, Role.DATE)
 
 
-def only_difference(cached: Text, asked: Text, verdicts: Sequence[Verdict]) -> Verdict | None:
-    """The doubt of a guard, or the one small word, that is all that the texts differ in; None where there is none, or
-    where they differ in more."""
+def only_difference(cached: Text, asked: Text, doubts: Sequence[Verdict]) -> Verdict | None:
+    """The first of the guards' doubts, or the one small word, that is all that the texts differ in; None where there is
+    none, or where they differ in more."""
     if any(align(cached, asked).blamed(*_SAID)):
         return None
-    doubt = next((verdict for verdict in verdicts if not verdict.passed), None)
-    return doubt or _one_small_word(cached, asked)
+    return doubts[0] if doubts else _one_small_word(cached, asked)
 
 
 def _one_small_word(cached: Text, asked: Text) -> Verdict | None:

@@ -38,8 +38,8 @@ NUM_PAIRS = 26_000
 REWORDED_SHARE = 0.5
 """How many of the pairs of a rewording and a near miss are used."""
 
-Report = Callable[[int, int, float], None]
-"""Steps done, steps in all, loss of late."""
+Report = Callable[[str, int, int], None]
+"""Called with a stage, how much of it is done, and how much there is."""
 
 
 def train_cross(
@@ -115,12 +115,13 @@ class LowerStates:
         self._reader = reader
         self._kept: dict[str, Piece] = {}
 
-    def add(self, texts: Sequence[str]) -> None:
+    def add(self, texts: Sequence[str], report: Report = lambda *_: None) -> None:
         new = sorted({text for text in texts if text not in self._kept}, key=lambda text: (len(text), text))
         for start in range(0, len(new), ENCODE_AT_ONCE):
             some = new[start : start + ENCODE_AT_ONCE]
             for text, piece in zip(some, self._reader.lower(some), strict=True):
                 self._kept[text] = Piece(piece.ids.clone(), piece.states.half())
+            report("read", start + len(some), len(new))
 
     def of(self, texts: Sequence[str]) -> list[Piece]:
         return [self._kept[text] for text in texts]
@@ -133,7 +134,7 @@ def train(reader: Reader, pairs: Sequence[Pair], *, epochs: int, seed: int, repo
     upper = upper_from(reader.weights).train()
     states = LowerStates(reader)
     pairs = [pair for pair in pairs if reader.fits(pair.a) and reader.fits(pair.b)]
-    states.add([text for pair in pairs for text in (pair.a, pair.b)])
+    states.add([text for pair in pairs for text in (pair.a, pair.b)], report)
     head = [*upper.piece.parameters(), *upper.compare.parameters(), *upper.decide.parameters()]
     rest = [upper.side, upper.mark, *upper.layers.parameters()]
     optimiser = torch.optim.AdamW(
@@ -143,7 +144,7 @@ def train(reader: Reader, pairs: Sequence[Pair], *, epochs: int, seed: int, repo
     rates = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: min(1.0, (step + 1) / WARM_UP) * max(0.02, 1 - step / num_steps)
     )
-    late, step = 0.7, 0
+    step = 0
     for _ in range(epochs):
         for batch in _batches(pairs, rng):
             loss = _loss(upper, states, batch, rng)
@@ -152,8 +153,8 @@ def train(reader: Reader, pairs: Sequence[Pair], *, epochs: int, seed: int, repo
             optimiser.step()
             optimiser.zero_grad()
             rates.step()
-            step, late = step + 1, 0.98 * late + 0.02 * loss.item()
-            report(step, num_steps, late)
+            step += 1
+            report("train", step, num_steps)
     return upper.eval()
 
 

@@ -11,7 +11,7 @@ from cachestack.semantic.text import analyse
 
 def found(cached: str, asked: str, language: str = "en") -> str | None:
     one, other = analyse(cached, language), analyse(asked, language)
-    verdict = only_difference(one, other, judge(one, other))
+    verdict = only_difference(one, other, [v for v in judge(one, other) if not v.passed])
     return None if verdict is None else verdict.kind
 
 
