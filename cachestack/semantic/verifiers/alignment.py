@@ -103,6 +103,12 @@ def equal_words(cached: Words, asked: Words) -> NDArray[np.bool_]:
     return found
 
 
+def _mean(values: NDArray[np.float32], weights: NDArray[np.float32]) -> float:
+    """As `np.average`, at a tenth of its time for a few words."""
+    some = weights + np.float32(1e-6)
+    return float((values * some).sum() / some.sum())
+
+
 def _side(
     similar: NDArray[np.float32],
     equal: NDArray[np.bool_],
@@ -121,16 +127,16 @@ def _side(
     # how much better the best partner is than the next one: a word that two others resemble is not settled
     if similar.shape[1] > 1:
         two = np.partition(similar, -2, axis=1)[:, -2:]
-        contrast = float(np.average(two[:, 1] - two[:, 0], weights=weights + 1e-6))
+        contrast = _mean(two[:, 1] - two[:, 0], weights)
     else:
         contrast = 1.0
     return [
-        float(np.average(best, weights=weights + 1e-6)),
+        _mean(best, weights),
         float(lowest[0]),
         float(lowest[1]),
         float(lowest[2]),
         float(best[alone & (weights > 0.2)].min(initial=1.0)),
-        float(np.average(best[alone], weights=weights[alone] + 1e-6)) if alone.any() else 1.0,
+        _mean(best[alone], weights[alone]) if alone.any() else 1.0,
         weight_alone,
         float(best[alone & heavy].min(initial=1.0)),
         float(equal_here.min(initial=1.0)),

@@ -47,25 +47,23 @@ class Head:
         ours, theirs = _unit(cached.states @ self.project), _unit(asked.states @ self.project)
         logits = SHARPNESS * (ours @ theirs.T) + EQUAL_BONUS * equal
         raw = cached.states @ asked.states.T
-        both = self._read(cached, asked, logits, raw, equal) + self._read(asked, cached, logits.T, raw.T, equal.T)
+        num_ours = len(ours)
+        x = np.concatenate([cached.states, asked.states])  # both texts' words in one pass
+        partner = np.concatenate([_softmax(logits) @ asked.states, _softmax(logits.T) @ cached.states])
+        seen = np.empty((len(x), 4 * x.shape[1] + 3), dtype=np.float32)
+        parts = x, partner, np.abs(x - partner), x * partner
+        for number, part in enumerate(parts):
+            seen[:, number * x.shape[1] : (number + 1) * x.shape[1]] = part
+        seen[:num_ours, -3], seen[num_ours:, -3] = cached.weights, asked.weights
+        seen[:num_ours, -2], seen[num_ours:, -2] = equal.any(axis=1), equal.any(axis=0)
+        seen[:num_ours, -1], seen[num_ours:, -1] = raw.max(axis=1), raw.max(axis=0)
+        compared = np.maximum(seen @ self.compare + self.compare_bias, 0)
+        both = self._summed(compared[:num_ours]) + self._summed(compared[num_ours:])
         inner = np.maximum(both @ self.hidden + self.hidden_bias, 0)
         return float(inner @ self.out + self.out_bias[0])
 
-    def _read(
-        self,
-        mine: Words,
-        other: Words,
-        logits: NDArray[np.float32],
-        raw: NDArray[np.float32],
-        equal: NDArray[np.bool_],
-    ) -> NDArray[np.float32]:
-        """`[192]`: what one text's words are against the other's."""
-        shares = _softmax(logits)
-        partner = shares @ other.states
-        x = mine.states
-        columns = np.stack([mine.weights, equal.any(axis=1).astype(np.float32), raw.max(axis=1)], axis=1)
-        seen = np.concatenate([x, partner, np.abs(x - partner), x * partner, columns], axis=1)
-        compared = np.maximum(seen @ self.compare + self.compare_bias, 0)
+    def _summed(self, compared: NDArray[np.float32]) -> NDArray[np.float32]:
+        """`[192]`: what one text's words are against the other's, as an attended mean and the highest values."""
         attention = _softmax((compared @ self.attend)[None])[0]
         found: NDArray[np.float32] = np.concatenate([attention @ compared, compared.max(axis=0)])
         return found

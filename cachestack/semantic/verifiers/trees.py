@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,12 +28,20 @@ class Trees:
     base: float
     depth: int
 
+    _asked: NDArray[np.intp] = field(init=False, repr=False)
+    _children: NDArray[np.intp] = field(init=False, repr=False)
+    """Of each node: where the walk goes at `2 * node` and, above the threshold, at `2 * node + 1`; a leaf stays."""
+
+    def __post_init__(self) -> None:
+        leaf = self.feature < 0
+        itself = np.arange(len(leaf))
+        pairs = np.stack([np.where(leaf, itself, self.left), np.where(leaf, itself, self.right)], axis=1)
+        object.__setattr__(self, "_asked", np.where(leaf, 0, self.feature).astype(np.intp))
+        object.__setattr__(self, "_children", pairs.reshape(-1).astype(np.intp))
+
     def score(self, row: NDArray[np.float32]) -> float:
         """The sum over all trees for one row of features: a log-odds, not a probability."""
-        at = self.roots
+        at = self.roots.astype(np.intp)
         for _ in range(self.depth):
-            feature = self.feature[at]
-            leaf = feature < 0
-            above = row[feature] > self.threshold[at]
-            at = np.where(leaf, at, np.where(above, self.right[at], self.left[at]))
+            at = self._children[2 * at + (row[self._asked[at]] > self.threshold[at])]
         return self.base + float(self.value[at].sum(dtype=np.float64))
