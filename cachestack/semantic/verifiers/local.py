@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LocalVerifier:
-    """Scores a pair in about a millisecond, without a model library. `made` defaults to what comes with the package.
+    """Scores a pair in a few milliseconds, without a model library. `made` defaults to what comes with the package.
 
     Where both sides have word states they are used; else the words alone, with trees of their own. It never agrees by
     itself: its score is compared with the policy's `accept_score` and `doubt_score`.
