@@ -1,32 +1,19 @@
-"""Each trap's test fails when its fix is taken out: the fix is taken out of a copy, and the test is run on that."""
+"""Each trap's test fails when its fix is taken out: the fix is taken out of a copy, and the test is run on that.
+
+Those of the prefix layer and of the engine; the others are in `test_semantic_traps.py` and `test_index_traps.py`.
+"""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.full.trap_support import Trap, check, check_unspoilt
+
 pytestmark = pytest.mark.full
 
-ROOT = Path(__file__).parents[2]
 ENGINE = "engines/transformers"
-FAILED = 1
-
-
-@dataclass(frozen=True)
-class Trap:
-    """In `file` (under cachestack/), `fix` is replaced by `fault`; then `test` has to fail."""
-
-    name: str
-    file: str
-    fix: str
-    fault: str
-    test: str
 
 
 TRAPS = (
@@ -271,49 +258,10 @@ TRAPS = (
 )
 
 
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sources, to be spoilt."""
-    folder = tmp_path_factory.mktemp("copy")
-    for name in ("cachestack", "tests", "policies", "docs"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "constraints.txt", "Makefile"):
-        shutil.copy(ROOT / name, folder)
-    return folder
-
-
-def run(copy: Path, test: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not full", "-p", "no:cacheprovider", test]
-    return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=600, check=False)
-
-
 @pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap.name)
 def test_the_test_of_a_trap_fails_when_its_fix_is_taken_out(copy: Path, trap: Trap) -> None:
-    path = copy / "cachestack" / trap.file
-    source = path.read_text("utf-8")
-    assert source.count(trap.fix) == 1, f"{trap.file} has another text now: put its fix into this table"
-    path.write_text(source.replace(trap.fix, trap.fault), "utf-8")
-    try:
-        done = run(copy, trap.test)
-    finally:
-        path.write_text(source, "utf-8")
-    assert done.returncode == FAILED, f"{trap.test} does not notice:\n{done.stdout[-2000:]}\n{done.stderr[-500:]}"
-    assert "error" not in done.stdout.splitlines()[-1], f"it broke in another way:\n{done.stdout[-2000:]}"
+    check(copy, trap)
 
 
 def test_the_tests_pass_on_the_copy_as_it_is(copy: Path) -> None:
-    """Else a failure above would mean nothing."""
-    done = run(copy, "tests/engines/test_kv.py")
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert (
-        str(copy)
-        in subprocess.run(
-            [sys.executable, "-c", "import cachestack; print(cachestack.__file__)"],
-            cwd=copy,
-            env=os.environ | {"PYTHONPATH": str(copy)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    )
+    check_unspoilt(copy, ["tests/engines/test_kv.py"])

@@ -1,4 +1,5 @@
-"""Eight threads that write, search and invalidate at once, while graphs are built and snapshots written."""
+"""Writing while others read: eight threads at once, while graphs are built and snapshots written; one write at a bad
+moment."""
 
 from __future__ import annotations
 
@@ -53,3 +54,25 @@ def test_each_sees_its_own_writes_and_removals_and_all_agree_at_the_end(kind, tm
     assert again.counts().num_snapshots_used == 1
     again.close()
     store.close()
+
+
+def test_what_is_written_while_a_group_is_read_is_taken_in():
+    """Trap 11. Fails where the number up to which the store was read is taken after reading."""
+
+    class Late(MemoryStore):
+        """Once read, it is written to before the reader has its number."""
+
+        is_late = True
+
+        def entries(self, partition):
+            found = list(super().entries(partition))
+            if self.is_late:
+                self.is_late = False
+                self.put(entry_of(1, VECTORS[1]))
+            return iter(found)
+
+    store = Late()
+    store.put(entry_of(0, VECTORS[0]))
+    index = FaissIndex(store)
+    assert set(found(index, VECTORS[0])) | set(found(index, VECTORS[0])) == {"entry-0", "entry-1"}
+    index.close()

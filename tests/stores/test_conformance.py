@@ -124,6 +124,25 @@ def test_a_live_entry_is_not_purged_whatever_its_stale_limit(store, make_entry, 
     assert ids(store) == {"live"}
 
 
+@pytest.mark.parametrize("how", ["used", "encoded anew"])
+def test_neither_use_nor_a_new_vector_prolongs_a_life(store, make_entry, clock, how):
+    """Traps 6 and 7. Its own life, which is shorter than others': none starts anew, and none becomes the usual one."""
+    entry = make_entry(entry_id="e", ttl_s=10)
+    store.put(entry)
+    store.put(make_entry(entry_id="longer", ttl_s=1000))
+    for _ in range(3):  # uses are written once a second
+        clock.tick(3)
+        if how == "used":
+            store.touch(ACME, "e", clock())
+        else:
+            assert store.set_vector(ACME, "e", b"\1" * 16, "fresh")
+    kept = store.find_exact(ACME, entry.exact)
+    assert (kept.created_at_s, kept.expires_at_s, kept.stale_until_s) == (clock() - 9, clock() + 1, clock() + 1)
+    assert store.purge(clock()) == 0
+    assert store.purge(clock.tick(1)) == 1
+    assert ids(store) == {"longer"}
+
+
 def test_the_least_recently_used_entries_go_first(store, make_entry, clock):
     entries = [make_entry(entry_id=f"e{i}", answer="x" * 100) for i in range(4)]
     for entry in entries:

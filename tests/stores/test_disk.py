@@ -21,7 +21,7 @@ from cachestack.errors import StoreError
 from cachestack.keys import Partition
 from cachestack.stores.codec import charged_bytes, encode_entry
 from cachestack.stores.disk import DiskStore
-from cachestack.stores.layout import entry_key
+from cachestack.stores.layout import EXACT, entry_key
 from cachestack.stores.tenant_file import TenantFile
 from cachestack.stores.tenants import folder_name
 
@@ -362,6 +362,26 @@ def test_a_full_disk_is_a_store_error_and_what_was_there_stays(disk, make_entry,
     more = make_entry("q", answer="x" * 100_000)
     disk.put(more)
     assert disk.get(ACME, more.entry_id) == more
+
+
+def test_a_put_that_breaks_off_leaves_what_was_there(disk, make_entry, monkeypatch):
+    """Trap 11. Fails where an entry and its exact key are not written in one transaction."""
+    kept = make_entry("q")
+    disk.put(kept)
+    write = TenantFile.write
+
+    def full_at_the_exact_key(file, key, *args, **kwargs):
+        if key.startswith(EXACT):
+            raise sqlite3.OperationalError("database or disk is full")
+        write(file, key, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TenantFile, "write", full_at_the_exact_key)
+        with pytest.raises(StoreError, match="full"):
+            disk.put(make_entry("q"))
+    assert list(disk.entries(ACME)) == [kept]
+    assert disk.find_exact(ACME, kept.exact) == kept
+    assert disk.problems() == []
 
 
 def test_a_read_only_file_can_be_read_and_not_written(disk, make_entry):
