@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 # Before anything imports Hugging Face's libraries, which read it once. Sub-processes inherit it.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# A shell starts what runs in its background with Ctrl-C ignored, and sub-processes would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,7 +21,7 @@ from cachestack.semantic.verifiers.head import Head, mean_score
 from cachestack.training.gathering import strangers, training_pairs, validation_pairs
 from cachestack.training.growing import grow
 from cachestack.training.head_training import Example, train_head
-from cachestack.training.measuring import calibrate, metrics
+from cachestack.training.measuring import calibrate, language_shifts, metrics
 from cachestack.training.pairs import Pair
 
 if TYPE_CHECKING:
@@ -88,24 +88,28 @@ def material(encoder: TokenEncoder, seed: int, say: Say) -> Material:
 
 def grown(material: Material, encoder_sha256: str, seed: int, say: Say) -> Artefact:
     """Both sets of trees, calibrated and measured on the validation part."""
-    trees, scales, card = {}, {}, {}
+    trees, scales, shifts, card = {}, {}, {}, {}
     same = np.array([pair.same for pair in material.training])
     weights = np.array([pair.weight for pair in material.training])
     held_same = np.array([pair.same for pair in material.validation])
     kinds = [pair.kind for pair in material.validation]
+    languages = [pair.language for pair in material.validation]
     for name in ("with_states", "words_only"):
         width = len(feature_names(name == "with_states"))
         rows, checks = material.rows[:, :width], material.checks[:, :width]
         whole, known = _finite(rows), _finite(checks)
         trees[name] = grow(rows[whole], same[whole], weights[whole], seed)
         scores = np.array([trees[name].score(row) if ok else -30.0 for row, ok in zip(checks, known, strict=True)])
-        slope, shift = calibrate(scores, held_same)
-        scales[name] = (slope, shift)
-        card[name] = metrics(slope * scores + shift, held_same, kinds)
+        slope, intercept = calibrate(scores, held_same)
+        scales[name] = (slope, intercept)
+        calibrated = slope * scores + intercept
+        shifts[name] = language_shifts(calibrated, held_same, languages)
+        calibrated += np.array([shifts[name].get(language, 0.0) for language in languages])
+        card[name] = metrics(calibrated, held_same, kinds)
         say(f"{name}: {card[name]}")
     about: dict[str, Any] = {"seed": seed, "num_pairs": len(material.training), "validation": card}
     parts = trees["with_states"], trees["words_only"]
-    return Artefact(material.encoded.basis, material.heads, *parts, scales, encoder_sha256, about)
+    return Artefact(material.encoded.basis, material.heads, *parts, scales, shifts, encoder_sha256, about)
 
 
 def encode(encoder: TokenEncoder, texts: Sequence[str], seed: int, say: Say) -> Encoded:

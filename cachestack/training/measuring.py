@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WRONG_RATES = (0.01, 0.02, 0.05)
+LEVEL_RATE = 0.05
+"""Near the default `accept_score`."""
+REFERENCE = "en"
 
 
 def calibrate(scores: NDArray[np.float64], same: NDArray[np.bool_], *others: NDArray[np.float64]) -> tuple[float, ...]:
@@ -29,6 +32,19 @@ def served_at(scores: NDArray[np.float64], same: NDArray[np.bool_], wrong_rate: 
     wrong = np.sort(scores[~same])[::-1]
     threshold = float(wrong[min(int(wrong_rate * len(wrong)), len(wrong) - 1)])
     return float((scores[same] > threshold).mean()), threshold
+
+
+def language_shifts(
+    log_odds: NDArray[np.float64], same: NDArray[np.bool_], languages: Sequence[str]
+) -> dict[str, float]:
+    """What to add in each language, so that the threshold that lets LEVEL_RATE of the different pairs of REFERENCE
+    through does the same in each: where a verifier is less sure it would else serve less, at fewer mistakes."""
+
+    def threshold(language: str) -> float:
+        own = np.array([one == language for one in languages])
+        return served_at(log_odds[own], same[own], LEVEL_RATE)[1]
+
+    return {one: round(threshold(REFERENCE) - threshold(one), 4) for one in sorted(set(languages))}
 
 
 def metrics(log_odds: NDArray[np.float64], same: NDArray[np.bool_], kinds: Sequence[str]) -> dict[str, Any]:

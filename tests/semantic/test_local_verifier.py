@@ -21,7 +21,7 @@ from cachestack.semantic.verifiers.alignment import equal_words, words_of
 from cachestack.semantic.verifiers.artefact import Artefact, feature_names
 from cachestack.semantic.verifiers.base import Side, probability
 from cachestack.semantic.verifiers.head import Head
-from cachestack.semantic.verifiers.local import LocalVerifier
+from cachestack.semantic.verifiers.local import LocalVerifier, guard_row
 from cachestack.semantic.verifiers.trees import Trees
 
 HIDDEN, DIMS = 12, 8
@@ -60,6 +60,7 @@ def tiny(**changes: Any) -> Artefact:
         with_states=stump("best_mean_min", 0.9, -2.0, 2.0, True),
         words_only=stump("slots_differ", 0.5, 1.0, -1.0, False, base=0.5),
         scales={"with_states": (2.0, 0.5), "words_only": (1.0, 0.0)},
+        shifts={"with_states": {"en": 0.0, "fr": 0.25}, "words_only": {"en": 0.0, "fr": -0.5}},
         encoder_sha256="e" * 64,
         card={"trained_on": "nothing", "seed": 1},
     )
@@ -153,6 +154,18 @@ def test_a_log_odds_that_is_no_number_is_no_agreement() -> None:
     assert math.isnan(LocalVerifier(made).verify(side(made, SAME, None), side(made, SAME, None), 0.9).score)
 
 
+@pytest.mark.parametrize(
+    ("cached", "asked", "shift"), [("en", "en", 0.0), ("fr", "fr", -0.5), ("en", "fr", 0.0), (None, None, 0.0)]
+)
+def test_a_languages_shift_is_added_where_both_texts_are_in_it(
+    cached: str | None, asked: str | None, shift: float
+) -> None:
+    made = tiny()
+    sides = (Side(analyse(SAME, cached)), Side(analyse(SAME, asked)))
+    unshifted = made.words_only.score(guard_row(sides[0].text, sides[1].text))
+    assert LocalVerifier(made).score(*sides, 0.9) == (pytest.approx(probability(unshifted + shift)), False)
+
+
 # the artefact
 
 
@@ -188,8 +201,8 @@ def changed(**changes: Any) -> bytes:
 
 def test_one_of_another_version_is_refused() -> None:
     assert plain(artefact.read(changed())) == plain(tiny())
-    with pytest.raises(ModelError, match="has format 2; this version reads 1"):
-        artefact.read(changed(format=2, features={}))
+    with pytest.raises(ModelError, match="has format 3; this version reads 2"):
+        artefact.read(changed(format=3, features={}))
     fewer = {"with_states": list(feature_names(True)), "words_only": list(feature_names(False))[:-1]}
     with pytest.raises(ModelError, match="other features than this version computes"):
         artefact.read(changed(features=fewer))

@@ -22,7 +22,7 @@ from cachestack.semantic.verifiers.trees import Trees
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FORMAT = 1
+FORMAT = 2
 ENCODER = "all-minilm-l6-v2"
 """The encoder whose word states it reads."""
 LANGUAGES = ("en", "fr")
@@ -45,8 +45,17 @@ class Artefact:
     words_only: Trees
     scales: Mapping[str, tuple[float, float]]
     """For each set of trees the slope and intercept that make of its log-odds those of the validation part."""
+    shifts: Mapping[str, Mapping[str, float]]
+    """For each set of trees and each language what is added to that, so that one threshold lets as many different pairs
+    through in each."""
     encoder_sha256: str
     card: Mapping[str, Any]
+
+
+def log_odds(artefact: Artefact, name: str, raw: float, language: str | None) -> float:
+    """From what a set of trees says of a pair in one language (None: in two, or in an unknown one)."""
+    slope, intercept = artefact.scales[name]
+    return slope * raw + intercept + artefact.shifts[name].get(language or "", 0.0)
 
 
 def feature_names(with_states: bool) -> tuple[str, ...]:
@@ -74,6 +83,7 @@ def read(data: bytes) -> Artefact:
             with_states=_trees(arrays, "with_states", meta),
             words_only=_trees(arrays, "words_only", meta),
             scales={name: (float(a), float(b)) for name, (a, b) in meta["scales"].items()},
+            shifts=meta["shifts"],
             encoder_sha256=meta["encoder_sha256"],
             card=meta["card"],
         )
@@ -86,6 +96,7 @@ def write(artefact: Artefact) -> bytes:
         "format": FORMAT,
         "features": {name: list(feature_names(name == "with_states")) for name in ("with_states", "words_only")},
         "scales": {name: list(pair) for name, pair in artefact.scales.items()},
+        "shifts": {name: dict(by_language) for name, by_language in artefact.shifts.items()},
         "encoder_sha256": artefact.encoder_sha256,
         "card": artefact.card,
         "trees": {},

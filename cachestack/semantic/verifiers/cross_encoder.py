@@ -1,8 +1,9 @@
-"""CacheStack's own cross-encoder: trained layers on the default encoder's lower ones.
+"""CacheStack's own cross-encoder: the default encoder's layers, trained further to tell near misses from rewordings.
 
-It reads both texts together and so sees what word-by-word comparison cannot: roles under another wording, scope,
-technical twins. It costs tens of milliseconds, and is asked in doubt only. Needs two things in the models folder,
-whatever encoder is in use: `cachestack models pull all-minilm-l6-v2`, and `cachestack models build cross-encoder`.
+It holds each word of one text against the other text and so sees what comparing vectors cannot: roles under another
+wording, scope, technical twins. It costs tens of milliseconds, and is asked in doubt only. Needs two things in the
+models folder, whatever encoder is in use: `cachestack models pull all-minilm-l6-v2`, and `cachestack models build
+cross-encoder`.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from cachestack.semantic.verifiers.joint import Piece, Upper
+    from cachestack.semantic.verifiers.joint import PairNetwork, Texts
 
-FORMAT = 1
+FORMAT = 2
 FILE = "cross.npz"
 FOLDER = "cachestack-cross-encoder"
 """In the models folder."""
 
 
 def file_in(models: Path) -> Path:
-    """Where the trained layers are kept."""
+    """Where the trained weights are kept."""
     return models / FOLDER / FILE
 
 
 class Reader:
-    """The default encoder's weights and tokenizer, for the lower layers. Raises ModelError."""
+    """The default encoder's weights and tokenizer. Raises ModelError."""
 
     def __init__(self, models: Path | None = None) -> None:
         self._folder = Path(resolve(DEFAULT_ENCODER, ModelKind.ENCODER, folder=models))
@@ -62,16 +63,16 @@ class Reader:
         found: list[int] = self._tokenizer.encode(text).ids
         return found
 
-    def lower(self, texts: Sequence[str]) -> list[Piece]:
-        from cachestack.semantic.verifiers.joint import read_lower
-
-        return read_lower(self._lower, [self.ids(text) for text in texts])
+    def embedded(self, texts: Sequence[str]) -> Texts:
+        """The texts' ids and word embeddings: what a network starts from."""
+        found: Texts = self._embeddings([self.ids(text) for text in texts])
+        return found
 
     @cached_property
-    def _lower(self) -> Any:
-        from cachestack.semantic.verifiers.joint import Lower
+    def _embeddings(self) -> Any:
+        from cachestack.semantic.verifiers.joint import Embeddings
 
-        return Lower(self.weights)
+        return Embeddings(self.weights)
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -96,8 +97,8 @@ class CrossEncoder:
                 f"the cross-encoder is not in {path.parent}: `cachestack models build cross-encoder` trains it from "
                 "the corpus that comes with the package; any other one can be named as cross_encoder:NAME"
             ) from None
-        self._upper, self.meta = read_upper(data)
-        self._reader.lower(["ready"])
+        self._network, self.meta = read_network(data)
+        self._reader.embedded(["ready"])
 
     def verify_texts(self, cached: str, asked: str, score: float) -> Agreement:
         if not (self._reader.fits(cached) and self._reader.fits(asked)):
@@ -114,39 +115,41 @@ class CrossEncoder:
         """The mean of both orders: the same whichever text comes first."""
         import torch
 
+        from cachestack.semantic.verifiers.joint import Texts
+
         with torch.inference_mode():
-            one, other = self._reader.lower([cached, asked])
-            both = self._upper([one, other], [other, one])
-            return float(both.mean())
+            read = self._network.read(self._reader.embedded([cached, asked]))
+            other = Texts(read.ids.flip(0), read.states.flip(0), read.words.flip(0))
+            return float(self._network(read, other).mean())
 
 
-def read_upper(data: bytes) -> tuple[Upper, dict[str, Any]]:
+def read_network(data: bytes) -> tuple[PairNetwork, dict[str, Any]]:
     """From the file's bytes: int8 rows with a scale each, small tensors as they are."""
     import io
 
     import torch
 
-    from cachestack.semantic.verifiers.joint import Upper
+    from cachestack.semantic.verifiers.joint import PairNetwork
 
-    upper = Upper()
+    network = PairNetwork()
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         meta: dict[str, Any] = json.loads(str(arrays["meta"]))
         if meta["format"] != FORMAT:
             raise ModelError(f"the cross-encoder's file has format {meta['format']}; this version reads {FORMAT}")
         state = {}
-        for name in upper.state_dict():
+        for name in network.state_dict():
             values = arrays[name].astype(np.float32)
             state[name] = torch.from_numpy(values * arrays[f"{name}:scale"] if f"{name}:scale" in arrays else values)
-    upper.load_state_dict(state)
-    return upper.requires_grad_(False).eval(), meta
+    network.load_state_dict(state)
+    return network.requires_grad_(False).eval(), meta
 
 
-def write_upper(upper: Upper, meta: Mapping[str, Any]) -> bytes:
+def write_network(network: PairNetwork, meta: Mapping[str, Any]) -> bytes:
     """Each matrix as int8 with one scale a row; the rest in float32."""
     import io
 
     arrays: dict[str, Any] = {}
-    for name, tensor in upper.state_dict().items():
+    for name, tensor in network.state_dict().items():
         values = tensor.detach().numpy()
         if values.ndim == 2 and values.size > 4096:
             scale = np.abs(values).max(axis=1, keepdims=True) / 127

@@ -1,7 +1,10 @@
-"""The network of the cross-encoder: the encoder's lower layers read each text alone, its upper ones both together.
+"""The network of the cross-encoder: the encoder's layers read each text, then each word is held against the other text.
 
-Only the upper layers were trained; the lower ones are the encoder's own. After MacAvaney et al., "Efficient Document
-Re-Ranking for Transformers by Precomputing Term Representations" (2020). One of the files that run a model here.
+All six layers are the default encoder's, trained further; its word embeddings stay as they are. What a word means in
+one text is set beside what it is most like in the other: difference and product of the two say which words have no
+equal, wherever these stand. Two fresh layers then read both texts' comparisons together. After Parikh et al., "A
+Decomposable Attention Model for Natural Language Inference" (2016), and Chen et al., "Enhanced LSTM for Natural
+Language Inference" (2017). One of the files that run a model here.
 """
 
 from __future__ import annotations
@@ -14,21 +17,50 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 HIDDEN, HEADS, INNER, LAYERS = 384, 12, 1536, 6
-LOWER = 3
-"""How many layers read each text alone."""
 MAX_TOKENS = 128
 """Of each text; a longer one is not verified."""
 NORM_EPS = 1e-12
-PIECE = 128
-"""What the head keeps of each word piece."""
+WIDTH = 256
+"""What the comparison keeps of each word piece."""
+COMPARING_LAYERS = 2
+NO_WORD = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
-    """One text: `ids` `[tokens]`, special tokens included, and `states` `[tokens, hidden]` of the lower layers."""
+class Texts:
+    """Some texts: `ids` `[texts, tokens]` (NO_WORD where there is none), `states` `[texts, tokens, hidden]`, and which
+    tokens are `words`, `[texts, tokens]`: special ones are not."""
 
     ids: Tensor
     states: Tensor
+    words: Tensor
+
+
+class Embeddings(nn.Module):
+    """Word and position embeddings, as the encoder has them; never trained."""
+
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.words = weights["embeddings.word_embeddings.weight"].float()
+        self.places = weights["embeddings.position_embeddings.weight"].float()
+        self.kind = weights["embeddings.token_type_embeddings.weight"][0].float()
+        self.norm = nn.LayerNorm(HIDDEN, NORM_EPS)
+        self.norm.load_state_dict(
+            {part: weights[f"embeddings.LayerNorm.{part}"].float() for part in ("weight", "bias")}
+        )
+        self.requires_grad_(False).eval()
+
+    @torch.no_grad()
+    def forward(self, texts: Sequence[Sequence[int]]) -> Texts:
+        """From each text's ids, special tokens at both ends included."""
+        longest = max(map(len, texts))
+        ids = torch.full((len(texts), longest), NO_WORD)
+        words = torch.zeros(len(texts), longest, dtype=torch.bool)
+        for row, text in enumerate(texts):
+            ids[row, : len(text)] = torch.tensor(text)
+            words[row, 1 : len(text) - 1] = True
+        states: Tensor = self.norm(self.words[ids.clamp(min=0)] + self.places[:longest] + self.kind)
+        return Texts(ids, states, words)
 
 
 class Layer(nn.Module):
@@ -40,97 +72,79 @@ class Layer(nn.Module):
         self.first, self.second = nn.Linear(HIDDEN, INNER), nn.Linear(INNER, HIDDEN)
         self.norm_1, self.norm_2 = nn.LayerNorm(HIDDEN, NORM_EPS), nn.LayerNorm(HIDDEN, NORM_EPS)
 
-    def forward(self, states: Tensor, mask: Tensor, dropout: float = 0.0) -> Tensor:
-        """`states` `[batch, tokens, hidden]`; `mask` `[batch, 1, 1, tokens]`, true where there is a token."""
+    def forward(self, states: Tensor, there: Tensor) -> Tensor:
+        """`states` `[texts, tokens, hidden]`; `there` `[texts, 1, 1, tokens]`, true where there is a token."""
         batch, tokens, _ = states.shape
 
         def heads(x: Tensor) -> Tensor:
             return x.view(batch, tokens, HEADS, HIDDEN // HEADS).transpose(1, 2)
 
-        seen = functional.scaled_dot_product_attention(
-            heads(self.query(states)), heads(self.key(states)), heads(self.value(states)), attn_mask=mask
-        )
-        joined: Tensor = self.out(seen.transpose(1, 2).reshape(batch, tokens, HIDDEN))
-        states = self.norm_1(states + functional.dropout(joined, dropout, self.training))
-        inner = self.second(functional.gelu(self.first(states)))
-        done: Tensor = self.norm_2(states + functional.dropout(inner, dropout, self.training))
+        query, key, value = heads(self.query(states)), heads(self.key(states)), heads(self.value(states))
+        likeness = (query @ key.transpose(-1, -2)).float() / (HIDDEN // HEADS) ** 0.5
+        seen = torch.softmax(likeness.masked_fill(~there, -1e4), -1).to(value.dtype) @ value
+        states = self.norm_1(states + self.out(seen.transpose(1, 2).reshape(batch, tokens, HIDDEN)))
+        done: Tensor = self.norm_2(states + self.second(functional.gelu(self.first(states))))
         return done
 
 
-class Lower(nn.Module):
-    """Embeddings and the first layers, as the encoder has them."""
-
-    def __init__(self, weights: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self.words = weights["embeddings.word_embeddings.weight"].float()
-        self.places = weights["embeddings.position_embeddings.weight"].float()
-        self.kind = weights["embeddings.token_type_embeddings.weight"][0].float()
-        self.norm = nn.LayerNorm(HIDDEN, NORM_EPS)
-        self.norm.load_state_dict(
-            {part: weights[f"embeddings.LayerNorm.{part}"].float() for part in ("weight", "bias")}
-        )
-        self.layers = nn.ModuleList(layer_of(weights, number) for number in range(LOWER))
-        self.requires_grad_(False).eval()
-
-    @torch.no_grad()
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """`ids`, `mask`: `[batch, tokens]` → `[batch, tokens, hidden]`."""
-        states: Tensor = self.norm(self.words[ids] + self.places[: ids.shape[1]] + self.kind)
-        for layer in self.layers:
-            states = layer(states, mask[:, None, None, :])
-        return states
-
-
-class Upper(nn.Module):
-    """The last layers over both texts, and a head over what they made of each word. Returns log-odds `[batch]`.
-
-    Each word piece is told whether the other text has it too (`mark`), and the head takes, beside the mean, the highest
-    value over all pieces: one word among thirty is enough to change an answer.
-    """
+class PairNetwork(nn.Module):
+    """`read` each text, then `forward` two of them. Gives log-odds `[pairs]`."""
 
     def __init__(self, dropout: float = 0.1) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS - LOWER))
-        self.side = nn.Parameter(torch.zeros(2, HIDDEN))
-        self.mark = nn.Parameter(torch.zeros(2, HIDDEN))
-        self.piece = nn.Linear(HIDDEN, PIECE)
-        self.compare, self.decide = nn.Linear(HIDDEN + 2 * PIECE + 1, 128), nn.Linear(128, 1)
+        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+        self.align = nn.Linear(HIDDEN, HIDDEN, bias=False)
+        nn.init.eye_(self.align.weight)
+        self.sharpness = nn.Parameter(torch.tensor(10.0))
+        self.piece = nn.Linear(4 * HIDDEN + 1, WIDTH)
+        self.side, self.mark = nn.Parameter(torch.zeros(2, WIDTH)), nn.Parameter(torch.zeros(2, WIDTH))
+        self.mix = nn.ModuleList(
+            nn.TransformerEncoderLayer(
+                WIDTH, 4, 2 * WIDTH, dropout, activation="gelu", batch_first=True, norm_first=True
+            )
+            for _ in range(COMPARING_LAYERS)
+        )
+        self.compare, self.decide = nn.Linear(2 * WIDTH + 1, 128), nn.Linear(128, 1)
         self.dropout = dropout
 
-    def forward(self, first: Sequence[Piece], second: Sequence[Piece]) -> Tensor:
-        """The texts' ids and lower states, with their special tokens at both ends."""
-        states, marks, side, live, is_first, is_second = _laid_out(first, second)
-        states = states + self.side[side] + self.mark[marks] * (is_first + is_second)[..., None]
+    def read(self, texts: Texts) -> Texts:
+        """What each text's words mean in it. The two texts of a pair may be read in one pass."""
+        states, there = texts.states, (texts.ids != NO_WORD)[:, None, None, :]
         for layer in self.layers:
-            states = layer(states, live[:, None, None, :], self.dropout)
-        pieces = functional.gelu(self.piece(functional.dropout(states, self.dropout, self.training)))
-        of = (is_first + is_second)[..., None]
-        mean = (pieces * of).sum(1) / of.sum(1).clamp(min=1)
-        highest = pieces.masked_fill(of == 0, -10.0).amax(1)
-        close = functional.cosine_similarity(_mean(states, is_first), _mean(states, is_second))[:, None]
-        seen = torch.cat([states[:, 0], mean, highest, 4 * close], dim=-1)
-        inner = functional.gelu(self.compare(functional.dropout(seen, self.dropout, self.training)))
+            states = layer(states, there)
+        return Texts(texts.ids, states.float(), texts.words)
+
+    def forward(self, first: Texts, second: Texts) -> Tensor:
+        likeness = self._directions(first) @ self._directions(second).transpose(1, 2)
+        rows = [
+            self._held_against(first, second, likeness, 0),
+            self._held_against(second, first, likeness.transpose(1, 2), 1),
+        ]
+        words = torch.cat([first.words, second.words], 1)
+        seen = torch.cat(rows, 1)
+        for layer in self.mix:
+            seen = layer(seen, src_key_padding_mask=~words)
+        seen = seen.float()
+        highest = seen.masked_fill(~words[..., None], -10.0).amax(1)  # one word among thirty can change an answer
+        close = functional.cosine_similarity(_mean(first.states, first.words), _mean(second.states, second.words))
+        pooled = torch.cat([_mean(seen, words), highest, 4 * close[:, None]], -1)
+        inner = functional.gelu(self.compare(functional.dropout(pooled, self.dropout, self.training)))
         scores: Tensor = self.decide(inner)[:, 0]
-        return scores
+        return scores.float()
 
+    def _directions(self, texts: Texts) -> Tensor:
+        aligned: Tensor = self.align(texts.states)
+        return functional.normalize(aligned.float(), dim=-1)
 
-def _laid_out(first: Sequence[Piece], second: Sequence[Piece]) -> tuple[Tensor, ...]:
-    """One text after the other: states `[batch, tokens, hidden]`; and `[batch, tokens]` each: whether the other text
-    has the piece, which side it is on, whether it is there, and which are the first's and the second's own words."""
-    lengths = torch.tensor([[len(a.ids), len(b.ids)] for a, b in zip(first, second, strict=True)])
-    longest = int(lengths.sum(1).max())
-    states = torch.zeros(len(first), longest, HIDDEN)
-    marks = torch.zeros(len(first), longest, dtype=torch.long)
-    for row, (a, b) in enumerate(zip(first, second, strict=True)):
-        end = len(a.ids) + len(b.ids)
-        states[row, : len(a.ids)], states[row, len(a.ids) : end] = a.states, b.states
-        marks[row, : len(a.ids)] = torch.isin(a.ids, b.ids).long()
-        marks[row, len(a.ids) : end] = torch.isin(b.ids, a.ids).long()
-    at = torch.arange(longest)[None]
-    ends, starts = lengths.sum(1, keepdim=True), lengths[:, :1]
-    is_first = ((at > 0) & (at < starts - 1)).float()
-    is_second = ((at > starts) & (at < ends - 1)).float()
-    return states, marks, (at >= starts).long(), at < ends, is_first, is_second
+    def _held_against(self, own: Texts, other: Texts, likeness: Tensor, side: int) -> Tensor:
+        """Each word of `own` beside what it is most like in `other`: `[pairs, tokens, width]`."""
+        likeness = likeness.masked_fill(~other.words[:, None, :], -1.0)
+        shares = torch.softmax((likeness * self.sharpness).masked_fill(~other.words[:, None, :], -1e4), -1)
+        partner = shares @ other.states
+        features = (own.states, partner, own.states - partner, own.states * partner, likeness.amax(-1, keepdim=True))
+        seen = functional.gelu(self.piece(torch.cat(features, -1)).float())
+        in_other = ((own.ids[:, :, None] == other.ids[:, None, :]) & other.words[:, None, :]).any(-1)[..., None]
+        return seen + self.side[side] + torch.where(in_other, self.mark[1], self.mark[0])
 
 
 def _mean(states: Tensor, of: Tensor) -> Tensor:
@@ -162,19 +176,8 @@ def layer_of(weights: Mapping[str, Tensor], number: int) -> Layer:
     return layer
 
 
-def upper_from(weights: Mapping[str, Tensor]) -> Upper:
-    """Before training: the encoder's own upper layers and a random head."""
-    upper = Upper()
-    upper.layers = nn.ModuleList(layer_of(weights, number) for number in range(LOWER, LAYERS))
-    return upper
-
-
-def read_lower(lower: Lower, ids: Sequence[Sequence[int]]) -> list[Piece]:
-    """Each text's ids, special tokens included, to ids and lower states."""
-    longest = max(map(len, ids))
-    padded = torch.zeros(len(ids), longest, dtype=torch.long)
-    for row, some in enumerate(ids):
-        padded[row, : len(some)] = torch.tensor(some)
-    mask = torch.arange(longest)[None] < torch.tensor([len(some) for some in ids])[:, None]
-    states = lower(padded, mask)
-    return [Piece(padded[row, : len(some)], states[row, : len(some)]) for row, some in enumerate(ids)]
+def network_from(weights: Mapping[str, Tensor]) -> PairNetwork:
+    """Before training: the encoder's own layers, and a random comparison."""
+    network = PairNetwork()
+    network.layers = nn.ModuleList(layer_of(weights, number) for number in range(LAYERS))
+    return network

@@ -10,6 +10,7 @@ import numpy as np
 from cachestack.semantic.guards import FEATURE_NAMES, features
 from cachestack.semantic.verifiers import alignment, artefact
 from cachestack.semantic.verifiers.alignment import Words, words_of
+from cachestack.semantic.verifiers.artefact import log_odds
 from cachestack.semantic.verifiers.base import Agreement, Side, probability
 from cachestack.semantic.verifiers.head import mean_score
 
@@ -47,15 +48,16 @@ class LocalVerifier:
     def score(self, cached: Side, asked: Side, similarity: float) -> tuple[float, bool]:
         """From 0 to 1, and whether word states were used."""
         made = self.made
+        language = cached.text.language if cached.text.language == asked.text.language else None
         row = guard_row(cached.text, asked.text)
         ours, theirs = _words(made, cached), _words(made, asked)
         if ours is None or theirs is None:
-            return _probability(made.words_only.score(row), made.scales["words_only"]), False
+            return probability(log_odds(made, "words_only", made.words_only.score(row), language)), False
         equal = alignment.equal_words(ours, theirs)
         aligned = alignment.features(ours, theirs, equal)
         head = mean_score(made.heads, ours, theirs, equal)
         whole = np.concatenate([row, aligned, np.array([similarity, head], dtype=np.float32)])
-        return _probability(made.with_states.score(whole), made.scales["with_states"]), True
+        return probability(log_odds(made, "with_states", made.with_states.score(whole), language)), True
 
 
 def guard_row(cached: Text, asked: Text) -> NDArray[np.float32]:
@@ -72,7 +74,3 @@ def _words(made: Artefact, side: Side) -> Words | None:
 def _unpacked(made: Artefact, text: Text, states: bytes) -> Words | None:
     rows = made.basis.unpack(text.raw, states)
     return None if rows is None else words_of(text, rows)
-
-
-def _probability(log_odds: float, scale: tuple[float, float]) -> float:
-    return probability(scale[0] * log_odds + scale[1])
