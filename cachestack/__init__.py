@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cachestack.aio import AsyncCacheStack
     from cachestack.comparing import Comparison
     from cachestack.decisions import Reason, Response, Trace
     from cachestack.errors import CacheStackError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "AsyncCacheStack": "aio",
     "CacheStack": "stack",
     "CacheStackError": "errors",
     "Chunk": "requests",
@@ -41,6 +43,7 @@ _HOME = {
 }
 
 __all__ = [
+    "AsyncCacheStack",
     "CacheStack",
     "CacheStackError",
     "Chunk",

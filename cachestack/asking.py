@@ -45,12 +45,15 @@ def build_request(
     stable_messages: int | None = None,
     store: bool = True,
     lookup: bool = True,
+    only_if_cached: bool = False,
+    max_age_s: float | None = None,
 ) -> Request:
     """A checked Request from text, messages or a StructuredPrompt. Raises RequestError.
 
     `stable_messages`: how many leading messages (system included) are the same from call to call. `extra` holds
     further parameters: they count in the contract and are not interpreted. `store=False` keeps the answer out of the
-    cache, `lookup=False` does not look there. `ttl_s` can shorten the policy's time to live, not prolong it.
+    cache, `lookup=False` does not look there; `only_if_cached` raises NotCached rather than call an engine. `ttl_s` can
+    shorten the policy's time to live, not prolong it; `max_age_s` is how old a cached answer may be for this request.
     """
     part_versions: tuple[str | None, ...] = ()
     if isinstance(prompt, StructuredPrompt):
@@ -79,4 +82,6 @@ def build_request(
         stable_messages=stable_messages,
         store=store,
         lookup=lookup,
+        only_if_cached=only_if_cached,
+        max_age_s=max_age_s,
     )

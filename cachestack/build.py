@@ -6,11 +6,14 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cachestack.engines.base import Engine, TokenEngine
-from cachestack.folders import home_folder
+from cachestack.errors import UsageError
+from cachestack.folders import home_folder, lasting_secret
+from cachestack.observing.request_log import REQUESTS_FOLDER, RequestLog
 from cachestack.policy_set import PolicySet
+from cachestack.policy_watch import PolicyWatch
 from cachestack.prefix.layer import PrefixLayer
 from cachestack.prefix.pool import BlockPool
 from cachestack.prefix.rows import LogitRows
@@ -21,6 +24,7 @@ from cachestack.stores.disk import DiskStore
 from cachestack.stores.sums import SumsFile
 
 if TYPE_CHECKING:
+    from cachestack.engines.remote.engine import RemoteEngine
     from cachestack.evaluation.replay import LogReplay
     from cachestack.semantic.base import Encoder, Index
     from cachestack.semantic.encoder_change import EncoderChange
@@ -43,12 +47,15 @@ def build_local(
     home: str | Path | None,
     device: str | None,
     dtype: str | None,
+    request_log: bool = False,
+    request_log_text: bool = False,
 ) -> S:
     """A stack with the in-process engine."""
     from cachestack.engines.transformers.engine import TransformersEngine
 
     engine = TransformersEngine(model or DEFAULT_MODEL, device=device, dtype=dtype)
-    return _build(cls, {"local": engine}, encoder, policies, home)
+    stack = _build(cls, {"local": engine}, encoder, policies, home)
+    return _logged(stack, home, wanted=request_log, with_text=request_log_text)
 
 
 def build_without_engine(
@@ -57,9 +64,60 @@ def build_without_engine(
     encoder: str | None,
     policies: str | Path | PolicySet | None,
     home: str | Path | None,
+    request_log: bool = False,
+    request_log_text: bool = False,
 ) -> S:
     """A stack for wrapped functions."""
-    return _build(cls, {}, encoder, policies, home)
+    stack = _build(cls, {}, encoder, policies, home)
+    return _logged(stack, home, wanted=request_log, with_text=request_log_text)
+
+
+def build_on(
+    cls: type[S],
+    engines: Mapping[str, Engine],
+    *,
+    encoder: str | None,
+    policies: str | Path | PolicySet | None,
+    home: str | Path | None,
+    request_log: bool = False,
+    request_log_text: bool = False,
+) -> S:
+    """A stack on engines that were opened elsewhere; the first is used unless a request names another."""
+    stack = _build(cls, engines, encoder, policies, home)
+    return _logged(stack, home, wanted=request_log, with_text=request_log_text)
+
+
+def build_remote(
+    cls: type[S],
+    base_url: str,
+    *,
+    kind: str,
+    encoder: str | None,
+    policies: str | Path | PolicySet | None,
+    home: str | Path | None,
+    options: Mapping[str, Any],
+) -> S:
+    """A stack with one remote engine."""
+    from cachestack.engines.remote.anthropic import AnthropicEngine
+    from cachestack.engines.remote.openai import OpenAIEngine
+
+    classes: Mapping[str, Callable[..., Engine]] = {"openai": OpenAIEngine, "anthropic": AnthropicEngine}
+    if kind not in classes:
+        raise UsageError(f"kind must be openai or anthropic, not {kind!r}")
+    folder = Path(home) if home is not None else home_folder()
+    engine = classes[kind]("remote", base_url, **{"secret": lasting_secret(folder), **options})
+    return _build(cls, {"remote": engine}, encoder, policies, home)
+
+
+def remote_engines(config: Mapping[str, Any], *, home: str | Path | None = None) -> dict[str, RemoteEngine]:
+    """Remote engines by name, from what a configuration file says (see `engines/remote/config.py`).
+
+    Raises ConfigError that names engine and key. Processes with the same `home` send the same salts.
+    """
+    from cachestack.engines.remote.config import engines_from_config
+
+    folder = Path(home) if home is not None else home_folder()
+    return engines_from_config(config, secret=lasting_secret(folder))
 
 
 def build_demo(
@@ -103,7 +161,7 @@ def _build(
     clock: Callable[[], float] = time.time,
 ) -> S:
     folder = Path(home) if home is not None else home_folder()
-    policy_set = policies if isinstance(policies, PolicySet) else PolicySet.load(policies)
+    watch = PolicyWatch(policies)
     store = DiskStore(folder / "entries", clock)
     encoder_, index, change = _meaning(encoder or DEFAULT_ENCODER, store, folder)
     return cls(
@@ -113,12 +171,19 @@ def _build(
         encoder=encoder_,
         prefix=PrefixLayer(BlockPool(max_bytes=POOL_BYTES), secret=secrets.token_bytes(32)),
         rows=LogitRows(ROW_BYTES, secret=secrets.token_bytes(32)),
-        policies=policy_set,
+        policies=watch,
         stats=Stats(SumsFile(folder / "stats")),
         clock=clock,
         needs_encoder=encoder is not None,
         change=change,
     )
+
+
+def _logged(stack: S, home: str | Path | None, *, wanted: bool, with_text: bool) -> S:
+    if wanted or with_text:
+        folder = Path(home) if home is not None else home_folder()
+        stack.observe(RequestLog(folder / REQUESTS_FOLDER, with_text=with_text))
+    return stack
 
 
 def _meaning(name: str, store: DiskStore, folder: Path) -> tuple[Encoder | None, Index | None, EncoderChange | None]:

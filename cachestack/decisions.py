@@ -89,11 +89,18 @@ class Reason(StrEnum):
     RETRIED = "retried"
     OTHER_ENGINE = "other_engine"
     CANCELLED = "cancelled"
+    NOT_CACHED = "not_cached"
+    SHARED = "shared"
+    CIRCUIT_OPEN = "circuit_open"
+    RATE_LIMITED = "rate_limited"
+    SPEND_LIMITED = "spend_limited"
     # settle
     STORED = "stored"
     NO_STORE = "no_store"
     TRUNCATED = "truncated"
     EMPTY_ANSWER = "empty_answer"
+    NOT_TEXT = "not_text"
+    FILTERED = "filtered"
     TOO_LARGE = "too_large"
     INVALIDATED = "invalidated"
     STORE_FAILED = "store_failed"
@@ -167,17 +174,23 @@ class Trace:
 
     def step(self, layer: Layer) -> Step | None:
         """The last step of a layer, or None."""
-        return next((s for s in reversed(self.steps) if s.layer is layer), None)
+        for step in reversed(self.steps):
+            if step.layer is layer:
+                return step
+        return None
 
     @property
     def served_from(self) -> str:
-        """`exact`, `semantic`, `stale` or `engine`."""
-        step = self.step(Layer.SEMANTIC)
-        if any(s.reason is Reason.STALE for s in self.steps):
-            return "stale"
-        if step is not None and step.outcome is Outcome.HIT:
-            return "exact" if step.reason is Reason.EXACT else "semantic"
-        return "engine"
+        """`exact`, `semantic`, `stale`, `shared` (another request's call of the engine) or `engine`."""
+        found, is_shared = "", False
+        for step in self.steps:
+            if step.reason is Reason.STALE:
+                return "stale"
+            is_shared |= step.reason is Reason.SHARED
+            if step.layer is Layer.SEMANTIC:
+                hit = "exact" if step.reason is Reason.EXACT else "semantic"
+                found = hit if step.outcome is Outcome.HIT else ""
+        return found or ("shared" if is_shared else "engine")
 
     def __str__(self) -> str:
         lines = [f"request {self.request_id} · tenant {self.tenant} · {_milliseconds(self.seconds)}"]
@@ -210,13 +223,19 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer and how it came about. `hit_id` names the cached entry it came from or was stored as."""
+    """An answer and how it came about. `hit_id` names the cached entry it came from or was stored as.
+
+    `body` is the provider's whole answer where a remote engine has just made it; None for what is replayed.
+    `is_text` is as in Generation.
+    """
 
     text: str
     trace: Trace
     usage: Usage = field(default_factory=Usage)
     finish_reason: FinishReason = "stop"
     hit_id: str | None = None
+    body: Mapping[str, Any] | None = None
+    is_text: bool = True
 
 
 def _milliseconds(seconds: float) -> str:

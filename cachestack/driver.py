@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
+from cachestack.calling import Call, call_in_time
+from cachestack.continuation import Continuation
 from cachestack.decisions import Response
-from cachestack.effects import EngineFailed, Generate
-from cachestack.engines.base import Computed, Engine, is_token_engine
-from cachestack.errors import EngineError
+from cachestack.effects import EngineFailed, Follow, Generate
+from cachestack.engines.base import Computed, Engine
+from cachestack.leases import Landed, Lease
 from cachestack.performer import Performer
 from cachestack.pipeline import Run
-from cachestack.requests import Chunk, Generation, Usage
+from cachestack.requests import Chunk, Delta, Generation, Piece
 
-Drive = Generator[str, None, Response]
-_REPLAY_CHARS = 24
-_FINISHED = ("stop", "length")
+Drive = Generator[Piece, None, Response]
+REPLAY_CHARS = 24
+PATIENCE_S = 0.02
+"""How long a follower waits for a leader whose reader pauses, before it reads the engine on in the leader's place."""
 
 
 def drive(run: Run, performer: Performer, engines: Mapping[str, Engine], *, streams: bool = True) -> Drive:
@@ -32,6 +33,8 @@ def drive(run: Run, performer: Performer, engines: Mapping[str, Engine], *, stre
             try:
                 if isinstance(effect, Generate):
                     result = yield from _generate(effect, engines, streams=streams)
+                elif isinstance(effect, Follow):
+                    result = yield from _follow(effect, streams=streams)
                 else:
                     result = performer.perform(effect, engines)
             except Exception as error:
@@ -45,68 +48,77 @@ def drive(run: Run, performer: Performer, engines: Mapping[str, Engine], *, stre
         run.close()
 
 
-def open_stream(effect: Generate, engine: Engine) -> Generator[str, None, Any]:
-    """The engine's stream for one `Generate`."""
-    if is_token_engine(engine):
-        assert effect.prompt is not None, "a token engine needs a prepared prompt"
-        return engine.stream_tokens(
-            effect.request, effect.prompt, effect.past, effect.publish_at, kv_dtype=effect.kv_dtype
-        )
-    return engine.stream(effect.request)
-
-
-def _generate(effect: Generate, engines: Mapping[str, Engine], *, streams: bool) -> Generator[str, None, Any]:
-    engine, emitted = engines[effect.engine], ""
-    stream: Any = None
+def _generate(effect: Generate, engines: Mapping[str, Engine], *, streams: bool) -> Generator[Piece, None, Any]:
+    engine, lease = engines[effect.engine], effect.lease
+    pieces = call_in_time(effect, engine)
+    if lease is None:
+        reading = pieces
+    elif streams:
+        reading = lease.pump(pieces).read()
+    else:
+        reading = leading(pieces, lease)
+    passed_on = passing(lease)
     try:
-        stream = open_stream(effect, engine)
-        if not isinstance(stream, Generator):
-            raise _broken(engine, f"its stream is a {type(stream).__name__}, not a generator")
         while True:
             try:
-                piece = next(stream)
+                piece = next(reading)
             except StopIteration as stop:
-                return checked_result(stop.value, engine, emitted)
-            if not isinstance(piece, str):
-                raise _broken(engine, f"it yielded a {type(piece).__name__}, not text")
-            if piece:
-                emitted += piece
+                passed_on.check(text_of(stop.value))
+                return stop.value
+            if piece := passed_on.passes(piece):
                 yield piece
     except Exception as error:
-        raise EngineFailed(error, streams and bool(emitted)) from error
+        raise EngineFailed(error, streams and passed_on.has_passed_on) from error
     finally:
-        if isinstance(stream, Generator):
-            stream.close()
+        reading.close()
 
 
-def checked_result(result: Any, engine: Any, emitted: str = "") -> Any:
-    """What an engine returned, if it is what the protocol says; else EngineError: nothing of it is served or kept."""
-    wanted = Computed if is_token_engine(engine) else Generation
-    if not isinstance(result, wanted):
-        raise _broken(engine, f"it returned a {type(result).__name__}, not a {wanted.__name__}")
-    generation: Any = result.generation if isinstance(result, Computed) else result
-    if not isinstance(generation.text, str) or generation.finish_reason not in _FINISHED:
-        kind, why = type(generation.text).__name__, generation.finish_reason
-        raise _broken(engine, f"its answer is of type {kind} and ended with {why!r}")
-    if not generation.text.startswith(emitted):
-        raise _broken(engine, "what it streamed is not how its answer begins")
-    sane = _with_possible_figures(generation)
-    return replace(result, generation=sane) if isinstance(result, Computed) else sane
+def leading(pieces: Call, lease: Lease) -> Call:
+    """A call whose pieces and end are shared as they come."""
+    try:
+        while True:
+            with lease.working():
+                try:
+                    piece = next(pieces)
+                except StopIteration as stop:
+                    lease.land(stop.value)
+                    return stop.value
+            lease.push(piece)
+            yield piece
+    finally:
+        pieces.close()
 
 
-def _with_possible_figures(generation: Any) -> Generation:
-    """An engine that measures badly costs figures, not answers: what is no count or time becomes 0."""
-    usage: Any = generation.usage
-    counts = [getattr(usage, name, None) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")]
-    if not all(isinstance(count, int) and count >= 0 for count in counts):
-        usage = Usage()
-    times: list[Any] = [generation.ttft_s, generation.decode_s]
-    ttft_s, decode_s = (t if isinstance(t, (int, float)) and 0 <= t < math.inf else 0.0 for t in times)
-    return Generation(generation.text, generation.finish_reason, usage, ttft_s, decode_s)
+def passing(lease: Lease | None) -> Continuation:
+    """What is passed on to the reader: all, or what goes beyond what it got while the request followed another."""
+    passed_on = Continuation() if lease is None or lease.passed_on is None else lease.passed_on
+    passed_on.restart()
+    return passed_on
 
 
-def _broken(engine: Any, what: str) -> EngineError:
-    return EngineError(f"the engine {engine.name} does not keep to its protocol: {what}")
+def text_of(result: Generation | Computed) -> str:
+    return result.generation.text if isinstance(result, Computed) else result.text
+
+
+def _follow(effect: Follow, *, streams: bool) -> Generator[Piece, None, Landed | Lease]:
+    seat, ready = effect.seat, threading.Event()
+    seat.listen(ready.set, streams=streams)
+    patience_s = PATIENCE_S
+    while True:
+        ready.clear()
+        news = seat.news()
+        yield from news.pieces
+        if news.end is not None:
+            return news.end
+        if news.pieces:
+            continue
+        pump = seat.stalled()
+        if pump is None:
+            ready.wait()
+        elif ready.wait(patience_s):
+            patience_s = PATIENCE_S
+        else:
+            patience_s = 0.0 if pump.help() else PATIENCE_S
 
 
 class Stream(Iterator[Chunk]):
@@ -161,12 +173,15 @@ def _chunks(pieces: Drive, responses: list[Response]) -> Generator[Chunk, None, 
             except StopIteration as stop:
                 response: Response = stop.value
                 break
-            emitted += piece
-            yield Chunk(piece)
+            if isinstance(piece, Delta):
+                yield Chunk("", delta=piece)
+            else:
+                emitted += piece
+                yield Chunk(piece)
     finally:
         pieces.close()
     responses.append(response)
     rest = response.text.removeprefix(emitted)
-    for start in range(0, len(rest), _REPLAY_CHARS):
-        yield Chunk(rest[start : start + _REPLAY_CHARS])
+    for start in range(0, len(rest), REPLAY_CHARS):
+        yield Chunk(rest[start : start + REPLAY_CHARS])
     yield Chunk("", response.finish_reason, response.usage)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cachestack.engines.base import KVRun, Prompt
 from cachestack.entries import Entry
 from cachestack.keys import Contract, Partition
+from cachestack.leases import Lease, Seat
 from cachestack.requests import Request
 
 
@@ -83,7 +84,8 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """→ Generation (text engines) or Computed (token engines). The driver passes the text on as it comes."""
+    """→ Generation (text engines) or Computed (token engines). The driver passes the text on as it comes, to the
+    followers of `lease` too. `deadline_s`: how long a text engine may be silent."""
 
     engine: str
     request: Request
@@ -91,6 +93,16 @@ class Generate:
     past: Sequence[KVRun] = ()
     publish_at: Sequence[int] = ()
     kv_dtype: str | None = None
+    deadline_s: float | None = None
+    lease: Lease | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """→ Landed (another request's answer), or Lease: this request leads now. Raises the leader's failure. The driver
+    passes the text on as it comes."""
+
+    seat: Seat
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +121,16 @@ class Touch:
     entry_id: str
 
 
-Effect = FindExact | Embed | EmbedFormer | Search | Verify | Prepare | Generate | PublishEntry | Touch
+@dataclass(frozen=True, slots=True)
+class WriteStats:
+    """→ None. `write` writes the statistics that are due."""
+
+    write: Callable[[], None]
+
+
+Effect = (
+    FindExact | Embed | EmbedFormer | Search | Verify | Prepare | Generate | Follow | PublishEntry | Touch | WriteStats
+)
 
 
 class EngineFailed(Exception):

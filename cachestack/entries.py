@@ -80,7 +80,8 @@ class Entry:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Partition):
-        return {"tenant": value.tenant, "user": value.user, "role": value.role}
+        names: dict[str, Any] = {"tenant": value.tenant, "user": value.user, "role": value.role}
+        return names | {"epoch": value.epoch} if value.epoch else names
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 _GROWTH = 1.1
 _LOG_GROWTH = math.log(_GROWTH)
@@ -31,3 +32,19 @@ def quantile(counts: Mapping[int, float], share: float) -> float | None:
         if seen >= share * total:
             return middle(number)
     return middle(max(counts))
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many values lie in each bucket, and the sum of all values."""
+
+    counts: Mapping[int, float] = field(default_factory=dict)
+    total: float = 0.0
+
+    @property
+    def num_values(self) -> int:
+        return int(sum(self.counts.values()))
+
+    def at_most(self, limit: float) -> int:
+        """How many values are `limit` or less for certain: a bucket that reaches beyond it is not counted."""
+        return int(sum(n for number, n in self.counts.items() if _SMALLEST * _GROWTH**number <= limit * (1 + 1e-9)))

@@ -36,7 +36,7 @@ class InProcess:
     def _check_open(self) -> None:
         raise NotImplementedError
 
-    def _engine(self, name: str | None) -> Engine:
+    def engine(self, name: str | None = None) -> Engine:
         raise NotImplementedError
 
     def classify(
@@ -160,7 +160,7 @@ class InProcess:
         return self._prefix.sizes()
 
     def _token_engine(self, what: str, name: str | None = None) -> Any:
-        engine = self._engine(name)
+        engine = self.engine(name)
         if not is_token_engine(engine):
             raise UsageError(f"{what} needs the in-process engine; build the stack with CacheStack.local()")
         return engine

@@ -76,12 +76,14 @@ def normalise(text: str) -> str:
 class Partition:
     """The wall around a set of entries. Two partitions never see each other's entries.
 
-    `user` and `role` are None where the policy does not separate by them.
+    `user` and `role` are None where the policy does not separate by them. `epoch` is the authorisation epoch of who
+    asks: raised when rights were taken away, so that what was kept under the former ones is never met again.
     """
 
     tenant: str
     user: str | None = None
     role: str | None = None
+    epoch: int = 0
 
     @property
     def digest(self) -> str:
@@ -90,7 +92,9 @@ class Partition:
 
 @lru_cache(maxsize=4096)
 def _partition_digest(partition: Partition) -> str:
-    names = [partition.tenant, partition.user, partition.role]
+    names: list[str | int | None] = [partition.tenant, partition.user, partition.role]
+    if partition.epoch:
+        names.append(partition.epoch)
     return digest(b"partition", KEY_VERSION.encode(), canonical_json(names))
 
 
@@ -177,12 +181,22 @@ def _parameters_text(sampling: Sampling, tools: list[Any], response_format: Any,
 def exact_key(partition: Partition, contract: Contract, text: str) -> str:
     """The digest of one exact question. A beginning of the answer (`last_role` assistant) counts to the last space."""
     question = text if contract.last_role == "assistant" else normalise(text)
-    return digest(
-        b"exact",
-        partition.digest.encode(),
-        contract.digest.encode(),
-        question.encode("utf-8", "surrogatepass"),
-    )
+    return _exact_digest(partition, contract.digest, question)
+
+
+def moved_exact_key(exact: str, contract: str, text: str, before: Partition, after: Partition) -> str | None:
+    """The exact key in another partition of what has the key `exact` in `before`; `contract` is the contract's digest.
+
+    None where `exact` is not the key of this text under this contract: then it is another version's, or nobody's.
+    """
+    for question in (normalise(text), text):
+        if _exact_digest(before, contract, question) == exact:
+            return _exact_digest(after, contract, question)
+    return None
+
+
+def _exact_digest(partition: Partition, contract: str, question: str) -> str:
+    return digest(b"exact", partition.digest.encode(), contract.encode(), question.encode("utf-8", "surrogatepass"))
 
 
 def tenant_salt(secret: bytes, tenant: str) -> bytes:

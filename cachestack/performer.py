@@ -1,4 +1,4 @@
-"""Performs every effect of the pipeline except `Generate`, which each driver performs in its own way."""
+"""Performs the pipeline's effects, except `Generate` and `Follow`, which each driver performs in its own way."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from cachestack.decisions import Reason
 from cachestack.effects import (
@@ -15,15 +15,17 @@ from cachestack.effects import (
     Embedding,
     EmbedFormer,
     FindExact,
+    Follow,
     Generate,
     Prepare,
     PublishEntry,
     Search,
     Touch,
     Verify,
+    WriteStats,
 )
 from cachestack.engines.base import Engine, is_token_engine
-from cachestack.entries import Candidate
+from cachestack.entries import Candidate, Entry
 from cachestack.errors import (
     CacheStackError,
     ConfigError,
@@ -41,7 +43,7 @@ from cachestack.semantic.verifiers.base import Agreement
 from cachestack.semantic.verifiers.known import shelf_of
 from cachestack.semantic.verifiers.packing import StatesOf
 from cachestack.semantic.verifiers.shelf import VerifierShelf
-from cachestack.stores.base import EntryStore
+from cachestack.stores.base import NOT_NOW, AtOnce, EntryStore, NotNow
 
 log = logging.getLogger("cachestack")
 _PURGE_EVERY_S = 600.0
@@ -76,6 +78,7 @@ class Performer:
         self._former: QuestionEncoder | None = None
         self._has_embedded = False
         self.store = store
+        self._at_once = cast(AtOnce, store) if hasattr(store, "find_exact_at_once") else None
         self.encoder = encoder  # sets `_questions`
         self._index = index
         self._clock = clock
@@ -109,6 +112,37 @@ class Performer:
                 raise
             self._store_failed(error, writes_for)
             raise StoreError(f"{type(error).__name__}: {error}") from error
+
+    def at_once(self, effect: Effect) -> Any:
+        """As `perform`, or NOT_NOW where that might wait for a file, a lock or a model: then nothing was done."""
+        if isinstance(effect, FindExact):
+            return self.find_exact_at_once(effect.partition, effect.exact)
+        if isinstance(effect, Touch) and self.touch_at_once(effect.partition, effect.entry_id):
+            return None
+        return NOT_NOW
+
+    def find_exact_at_once(self, partition: Partition, exact: str) -> Entry | NotNow | None:
+        if self._at_once is None:
+            return NOT_NOW
+        try:
+            return self._at_once.find_exact_at_once(partition, exact)
+        except Exception:  # `perform` tries it, and tells
+            return NOT_NOW
+
+    def touch_at_once(self, partition: Partition, entry_id: str) -> bool:
+        """False: nothing was noted."""
+        may_move = self._has_embedded and self.change is not None and self.change.may_move(partition)
+        if self._at_once is None or may_move or self._rests(partition.tenant):
+            return False
+        try:
+            return self._at_once.touch_at_once(partition, entry_id, self._clock())
+        except Exception:
+            return False
+
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether it can do anything without waiting."""
+        return self._at_once is not None
 
     def embed(self, text: str, wait_s: float | None = None) -> Embedding | Reason:
         """The text's embedding, or why there is none. Without `wait_s` it takes as long as it takes."""
@@ -178,6 +212,8 @@ class Performer:
         self._warn("the cache's store cannot be used; requests go on uncached", error)
 
     def _rests(self, tenant: str) -> bool:
+        if not self._failed_s:
+            return False
         since_s = self._failed_s.get(tenant)
         if since_s is not None and 0 <= self._clock() - since_s < _REST_S:
             return True
@@ -237,8 +273,10 @@ class Performer:
             case Touch(partition, entry_id):
                 self._move(partition)
                 return self.store.touch(partition, entry_id, self._clock())
-            case Generate():
-                raise AssertionError("Generate is performed by the driver")
+            case WriteStats(write):
+                return write()
+            case Generate() | Follow():
+                raise AssertionError("the driver performs what waits for an engine")
             case _:
                 assert_never(effect)
 

@@ -2,12 +2,13 @@
 
 ::
 
-    policy → semantic (exact, by meaning) → prefix → decode → settle
-                 │ hit                                   │ error → fallback: retry, other engine, stale, raise
-                 └──────────────→ replay ←───────────────┘
+    policy → semantic (exact, by meaning) → flight → prefix → decode → settle
+                 │ hit                        │ same request     │ error → fallback: retry, other engine, stale, raise
+                 │                            │ under way: share │
+                 └──────────────→ replay ←────┴──────────────────┘
 
-Nothing here does I/O: a driver (stack.py, aio.py) performs each effect and resumes the generator with its result. A
-driver that is done early closes the generator: leases end, nothing is published.
+Nothing here does I/O: a driver (driver.py, adriver.py) performs each effect and resumes the generator with its result.
+A driver that is done early closes the generator: leases end, nothing is published.
 """
 
 from __future__ import annotations
@@ -15,34 +16,86 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cachestack.continuation import Interrupted
 from cachestack.decisions import Bypass, Hit, Layer, Miss, Outcome, Reason, Response
-from cachestack.effects import Effect, EngineFailed, FindExact, Generate, Prepare, Touch
+from cachestack.effects import Effect, EngineFailed, FindExact, Follow, Generate, Prepare
 from cachestack.engines.base import Computed, Engine, Prompt, is_token_engine
 from cachestack.entries import Entry
 from cachestack.errors import (
+    CircuitOpen,
     ConfigError,
     ContextTooLong,
+    EngineTimeout,
     MissingExtra,
     ModelError,
+    NotCached,
     RequestError,
     StoreError,
+    UpstreamError,
     UsageError,
 )
+from cachestack.flights import FlightKey, Flights, LookAgain
 from cachestack.keys import contract_of
+from cachestack.leases import Landed, Lease, Seat
 from cachestack.policy import Policy
 from cachestack.prefix.layer import PrefixLayer, PrefixPlan
-from cachestack.requests import Generation, Request, Usage
-from cachestack.semantic.layer import Asked, bypass_reason, max_age, partition_of, semantic_lookup
-from cachestack.settling import Answer, settle
+from cachestack.requests import Generation, Request
+from cachestack.semantic.layer import Asked, bypass_reason, max_served_age, partition_of, semantic_lookup
+from cachestack.serving import Served, replay, serve, share
+from cachestack.settling import Answer, not_admitted, settle
 from cachestack.tracing import TraceBuilder
 
 Run = Generator[Effect, Any, Response]
 PRIMARY = "primary"
 # Trying again cannot help here: the request, the set-up or the model's limit is what is wrong.
 NOT_RETRIED = (UsageError, ConfigError, ModelError, ContextTooLong, MissingExtra)
+REFUSED = frozenset({400, 413, 422})
+"""What a provider says of a request that is wrong for all of them."""
+RETRIED_BY_ENGINE = (UpstreamError, EngineTimeout, CircuitOpen)
+"""A remote engine has tried again by itself before it raised one of these."""
+
+
+_Read = tuple[Request, Asked | None, Reason | None]
+_MAX_SERVED_CHARS = 8 * 1024
+"""A longer answer is not held by each reading of it."""
+
+
+class Reading:
+    """What the pipeline read in a Request, for when the very same is asked again: keys are not computed twice."""
+
+    __slots__ = ("_kept", "_served")
+
+    def __init__(self) -> None:
+        self._served: Served | None = None
+        self._kept: tuple[Request, Policy, Engine, _Read] | None = None
+
+    def found(self, request: Request, policy: Policy, primary: Engine) -> _Read | None:
+        """None under another policy, or for another engine."""
+        if self._kept is None:
+            return None
+        of, under, by, read = self._kept
+        return read if of is request and under is policy and by is primary else None
+
+    def keep(self, request: Request, policy: Policy, primary: Engine, read: _Read) -> None:
+        self._kept = (request, policy, primary, read)
+
+    def served(self, entry: Entry, model: str, trace: TraceBuilder, now_s: float) -> Response:
+        """This request's exact hit."""
+        served = self._served
+        if served is None or served.entry is not entry or served.model != model:
+            served = Served(entry, model)
+            self._served = served if len(entry.answer) <= _MAX_SERVED_CHARS else None
+        return served.response(trace, now_s)
+
+    def may_hit(self, request: Request, policy: Policy, primary: Engine) -> tuple[Request, Asked] | None:
+        """What is to be looked up for a request that was read before, where it is looked up at all."""
+        read = self.found(request, policy, primary)
+        if read is None or read[1] is None or not request.lookup:
+            return None
+        return read[0], read[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +107,25 @@ class Pipeline:
     encoder_languages: frozenset[str]
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = lambda: secrets.token_hex(12)
+    flights: Flights | None = field(default_factory=Flights)
+    """None: every request calls the engine by itself."""
 
-    def run(self, request: Request, policy: Policy, primary: Engine, trace: TraceBuilder) -> Run:
+    def run(
+        self,
+        request: Request,
+        policy: Policy,
+        primary: Engine,
+        trace: TraceBuilder,
+        reading: Reading | None = None,
+    ) -> Run:
         """One request through all layers. Returns the Response; raises what the engine raised.
 
-        `trace` is the caller's, so that it can be read after a failure too.
+        `trace` is the caller's, so that it can be read after a failure too. `reading` is the caller's where it asks
+        the same Request again.
         """
         asked_at_s = self.clock()
-        request = completed(request, policy, primary)
-        asked, bypass = self._asked(request, policy)
+        since = 0 if self.flights is None else self.flights.moment
+        request, asked, bypass = self._read(request, policy, primary, reading)
         trace.add(Layer.POLICY, Outcome.DONE, Reason.POLICY_RESOLVED, {"model": request.model})
         looked_up: Miss | Bypass
         if asked is None:
@@ -76,21 +139,97 @@ class Pipeline:
             except StoreError as error:
                 found = Bypass(Reason.STORE_UNAVAILABLE, {"error": str(error)})
             if isinstance(found, Hit):
-                trace.add(Layer.SEMANTIC, Outcome.HIT, found.reason, found.detail)
-                yield from _touch(found.value, trace)
-                return _replay(found.value, trace)
+                return (yield from serve(found, trace))
             looked_up = found
+        place: Lease | Seat | None = None
+        if asked is not None and isinstance(looked_up, Miss) and request.store and not request.only_if_cached:
+            got = yield from self._place(asked, policy, trace.request_id, asked_at_s, since)
+            if isinstance(got, Hit):
+                return (yield from serve(got, trace))
+            place = got
+        try:
+            return (yield from self._called(request, policy, primary, trace, asked, asked_at_s, looked_up, place))
+        finally:
+            if place is not None:
+                place.end()
+
+    def _place(
+        self, asked: Asked, policy: Policy, request_id: str, asked_at_s: float, since: int
+    ) -> Generator[Effect, Any, Lease | Seat | Hit[Entry] | None]:
+        """This request's place among those that are the same and under way. A Hit: one of them has just ended."""
+        if self.flights is None:
+            return None
+        max_age_s = max_served_age(asked.request, policy)
+        key = FlightKey(asked.partition, asked.exact, asked.request.dialect, max_age_s, policy)
+        while True:
+            place = self.flights.join(key, request_id, asked_at_s=asked_at_s, since=since)
+            if place is not LookAgain:
+                assert not isinstance(place, type)
+                return place
+            since = self.flights.moment
+            try:
+                entry: Entry | None = yield FindExact(asked.partition, asked.exact)
+            except StoreError:
+                entry = None
+            if entry is not None and entry.is_live(self.clock(), max_age_s):
+                return Hit(Reason.EXACT, entry, {"entry_id": entry.entry_id})
+
+    def _called(
+        self,
+        request: Request,
+        policy: Policy,
+        primary: Engine,
+        trace: TraceBuilder,
+        asked: Asked | None,
+        asked_at_s: float,
+        looked_up: Miss | Bypass,
+        place: Lease | Seat | None,
+    ) -> Run:
+        """Nothing cached serves it: the engine is called, or another request's call shared."""
         outcome = Outcome.MISS if isinstance(looked_up, Miss) else Outcome.BYPASS
         trace.add(Layer.SEMANTIC, outcome, looked_up.reason, looked_up.detail)
+        if request.only_if_cached:
+            trace.add(Layer.DECODE, Outcome.BYPASS, Reason.NOT_CACHED)
+            raise NotCached("nothing cached serves this request, and it forbids calling the model")
         has_stale = isinstance(looked_up, Miss) and looked_up.has_stale
-        answer = yield from self._answer(request, policy, primary, trace, asked if has_stale else None)
+        lease = place
+        if isinstance(place, Seat):
+            landed: Landed | Lease = yield Follow(place)
+            if isinstance(landed, Landed):
+                return share(landed, trace)
+            lease = landed
+        assert not isinstance(lease, Seat)
+        new_id = self.new_id()
+        if lease is not None:
+            lease.entry_id = new_id
+            lease.admits = lambda made: not_admitted(request, policy, Answer(made, is_own=True)) is None
+        try:
+            answer = yield from self._answer(request, policy, primary, trace, asked if has_stale else None, lease)
+        except Interrupted:
+            raise  # this request's alone: who follows has passed on something else, or nothing
+        except Exception as error:
+            if lease is not None:
+                lease.fail(error)
+            raise
         if isinstance(answer, Entry):
-            return _replay(answer, trace)
+            if lease is not None:
+                lease.land(answer)
+            return replay(answer, trace)
         entry_id = yield from settle(
-            self.new_id(), asked, asked_at_s, looked_up, policy, self.encoder_languages, answer, trace
+            new_id, asked, asked_at_s, looked_up, policy, self.encoder_languages, answer, trace
         )
         made = answer.generation
-        return Response(made.text, trace.trace(), made.usage, made.finish_reason, entry_id)
+        return Response(made.text, trace.trace(), made.usage, made.finish_reason, entry_id, made.body, made.is_text)
+
+    def _read(self, request: Request, policy: Policy, primary: Engine, reading: Reading | None) -> _Read:
+        """The request completed, and as the semantic layer sees it, or why it does not."""
+        if reading is not None and (found := reading.found(request, policy, primary)) is not None:
+            return found
+        whole = completed(request, policy, primary)
+        found = (whole, *self._asked(whole, policy))
+        if reading is not None:
+            reading.keep(request, policy, primary, found)
+        return found
 
     def _asked(self, request: Request, policy: Policy) -> tuple[Asked | None, Reason | None]:
         reason = bypass_reason(request, policy.semantic)
@@ -103,7 +242,13 @@ class Pipeline:
         return Asked(request, contract, partition_of(request, policy.semantic)), None
 
     def _answer(
-        self, request: Request, policy: Policy, primary: Engine, trace: TraceBuilder, stale_for: Asked | None
+        self,
+        request: Request,
+        policy: Policy,
+        primary: Engine,
+        trace: TraceBuilder,
+        stale_for: Asked | None,
+        lease: Lease | None,
     ) -> Generator[Effect, Any, Answer | Entry]:
         """The engine's answer, or what the policy's fallback chain gives instead.
 
@@ -116,6 +261,8 @@ class Pipeline:
                 case "first":
                     attempts = [(PRIMARY, primary, None)]
                 case "retry":
+                    if failure is not None and isinstance(failure.cause, RETRIED_BY_ENGINE):
+                        continue
                     attempts = [(PRIMARY, primary, Reason.RETRIED)] * policy.fallback.num_retries
                 case "other_engine":
                     attempts = [(*self._other(policy), Reason.OTHER_ENGINE)]
@@ -130,14 +277,21 @@ class Pipeline:
             for name, engine, reason in attempts:
                 if reason is not None:
                     trace.add(Layer.FALLBACK, Outcome.DONE, reason, {"engine": engine.name})
+                is_own = engine.model == primary.model
                 try:
-                    generation = yield from self._generate(name, engine, request, policy, trace)
-                    return Answer(generation, is_own=engine.model == primary.model)
+                    if lease is not None:
+                        lease.begin(None if is_own else engine.name)
+                    generation = yield from self._generate(name, engine, request, policy, trace, lease)
+                    return Answer(generation, is_own)
                 except EngineFailed as error:
                     failure = error
-                    detail = {"error": f"{type(error.cause).__name__}: {error.cause}"}
-                    trace.add(Layer.DECODE, Outcome.FAILED, Reason.ENGINE_ERROR, detail)
-                    if error.emitted or isinstance(error.cause, NOT_RETRIED):
+                    detail: dict[str, Any] = {"error": f"{type(error.cause).__name__}: {error.cause}"}
+                    detail |= {"timed_out": True} if isinstance(error.cause, EngineTimeout) else {}
+                    is_open = isinstance(error.cause, CircuitOpen)
+                    trace.add(
+                        Layer.DECODE, Outcome.FAILED, Reason.CIRCUIT_OPEN if is_open else Reason.ENGINE_ERROR, detail
+                    )
+                    if error.emitted or _is_hopeless(error.cause):
                         raise error.cause from None
         assert failure is not None, "the chain ends only after a failed attempt"
         raise failure.cause from None
@@ -151,7 +305,7 @@ class Pipeline:
         except StoreError:
             return None
         within_s = policy.fallback.stale_within_s
-        usable = entry is not None and entry.is_stale(self.clock(), max_age(asked.request, policy), within_s)
+        usable = entry is not None and entry.is_stale(self.clock(), max_served_age(asked.request, policy), within_s)
         return entry if usable else None
 
     def _other(self, policy: Policy) -> tuple[str, Engine]:
@@ -162,13 +316,22 @@ class Pipeline:
         return name, self.engines[name]
 
     def _generate(
-        self, name: str, engine: Engine, request: Request, policy: Policy, trace: TraceBuilder
+        self,
+        name: str,
+        engine: Engine,
+        request: Request,
+        policy: Policy,
+        trace: TraceBuilder,
+        lease: Lease | None,
     ) -> Generator[Effect, Any, Generation]:
         """Prefix layer and decode for one attempt."""
         if not is_token_engine(engine):
             trace.add(Layer.PREFIX, Outcome.BYPASS, Reason.NOT_IN_PROCESS)
-            generation: Generation = yield Generate(name, request)
-            trace.add(Layer.DECODE, Outcome.DONE, Reason.GENERATED, _decode_detail(generation))
+            generation: Generation = yield Generate(
+                name, request, deadline_s=policy.fallback.engine_deadline_s, lease=lease
+            )
+            named = {} if engine.model in ("", request.model) else {"model": engine.model}
+            trace.add(Layer.DECODE, Outcome.DONE, Reason.GENERATED, _decode_detail(generation) | named)
             return generation
         prompt: Prompt = yield Prepare(name, request)
         plan = self.prefix.lookup(
@@ -183,7 +346,9 @@ class Pipeline:
         )
         try:
             trace.add(Layer.PREFIX, _outcome(plan), plan.lookup.reason, plan.detail)
-            computed: Computed = yield Generate(name, request, prompt, plan.past, plan.publish_at, plan.kv_dtype)
+            computed: Computed = yield Generate(
+                name, request, prompt, plan.past, plan.publish_at, plan.kv_dtype, lease=lease
+            )
             generation = computed.generation
             cached = generation.usage.cached_tokens
             self.prefix.observe(plan, prompt, computed.prefill_s)
@@ -199,6 +364,11 @@ class Pipeline:
             return generation
         finally:
             plan.release()
+
+
+def _is_hopeless(cause: Exception) -> bool:
+    """Whether no other attempt, nor another engine, would do better."""
+    return isinstance(cause, NOT_RETRIED) or (isinstance(cause, UpstreamError) and cause.status in REFUSED)
 
 
 def completed(request: Request, policy: Policy, engine: Engine) -> Request:
@@ -218,20 +388,6 @@ def completed(request: Request, policy: Policy, engine: Engine) -> Request:
     if sampling.max_new_tokens is None:
         sampling = replace(sampling, max_new_tokens=policy.decode.max_new_tokens)
     return replace(request, sampling=sampling)
-
-
-def _touch(entry: Entry, trace: TraceBuilder) -> Generator[Effect, Any, None]:
-    """Note the use. That it cannot be noted is no reason to keep an answer back."""
-    try:
-        yield Touch(entry.partition, entry.entry_id)
-    except StoreError as error:
-        trace.add(Layer.SETTLE, Outcome.FAILED, Reason.STORE_FAILED, {"error": str(error)})
-
-
-def _replay(entry: Entry, trace: TraceBuilder) -> Response:
-    trace.add(Layer.DECODE, Outcome.DONE, Reason.REPLAYED, {"chars": len(entry.answer), "saved_s": entry.engine_s})
-    usage = Usage(entry.prompt_tokens, entry.prompt_tokens, entry.completion_tokens)
-    return Response(entry.answer, trace.trace(), usage, entry.finish_reason, entry.entry_id)
 
 
 def _outcome(plan: PrefixPlan) -> Outcome:

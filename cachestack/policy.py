@@ -7,9 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from cachestack.prices import BUILT_IN, ModelPrice, price_table, read_again
+
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Similarity = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Bytes = Annotated[int, Field(ge=0)]
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def _verifier(name: str) -> str:
@@ -163,6 +166,10 @@ class FallbackPolicy(Section):
     other_engine: str | None = None
     """The engine for `other_engine`, by the name it was given to the stack."""
 
+    engine_deadline_s: Seconds | None = None
+    """How long a wrapped function or a remote engine may give nothing back, before its first piece and between two;
+    after that it has failed. None: as long as it takes. The in-process engine has none."""
+
     stale_within_s: Seconds = 3600.0
     """How long after its expiry an answer may still serve as `stale`."""
 
@@ -194,19 +201,88 @@ class RetentionPolicy(Section):
 
 
 class PricePolicy(Section):
-    """Prices, for cost figures. Without them costs are not shown."""
+    """Prices, for cost figures. Without any for a model its costs are not shown."""
 
-    input_per_million: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """Price of a million prompt tokens."""
+    table: str | None = BUILT_IN
+    """A price table by model: a file, `built-in` (dated; check it), or none."""
 
-    output_per_million: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """Price of a million generated tokens."""
+    input_per_million: Price | None = None
+    """Price of a million prompt tokens, of any model. This or the next one set, no table is read."""
+
+    output_per_million: Price | None = None
+    """Price of a million generated tokens, of any model."""
+
+    cached_read_per_million: Price | None = None
+    """Price of a million prompt tokens that the provider had in its cache; None: as the others."""
+
+    cache_write_per_million: Price | None = None
+    """Price of a million prompt tokens that the provider put into its cache; None: as the others."""
 
     currency: str = "USD"
+    """Of the prices set here; a table says its own."""
+
+    @field_validator("table")
+    @classmethod
+    def _readable(cls, table: str | None) -> str | None:
+        if table is not None and table != BUILT_IN:
+            read_again(table)
+        return table
+
+    def price_of(self, model: str) -> tuple[ModelPrice, str] | None:
+        """What tokens of a model cost, and by which table (its name, date and currency)."""
+        if self.input_per_million is not None or self.output_per_million is not None:
+            price = ModelPrice(
+                self.input_per_million or 0.0,
+                self.output_per_million or 0.0,
+                self.cached_read_per_million,
+                self.cache_write_per_million,
+            )
+            return price, f"policy {self.currency}"
+        if self.table is None:
+            return None
+        table = price_table(self.table)
+        found = table.price_of(model)
+        return None if found is None else (found, table.label)
+
+
+Count = Annotated[int, Field(ge=0)]
+Money = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class LimitsPolicy(Section):
+    """How much may be asked for. None: no limit. What the cache serves counts as a request, and as nothing else."""
+
+    requests_per_minute: Count | None = None
+    """Requests of the tenant in any 60 seconds."""
+
+    tokens_per_minute: Count | None = None
+    """Tokens of prompts and answers that engines worked on for the tenant, in any 60 seconds."""
+
+    spend_per_day: Money | None = None
+    """What engines cost the tenant in any 24 hours, in the currency of the prices."""
+
+    max_concurrent: Count | None = None
+    """Requests of the tenant that may be under way at once."""
+
+    user_requests_per_minute: Count | None = None
+    """As `requests_per_minute`, for each user of the tenant; those without a user count as one."""
+
+    user_tokens_per_minute: Count | None = None
+    """As `tokens_per_minute`, for each user."""
+
+    user_spend_per_day: Money | None = None
+    """As `spend_per_day`, for each user."""
+
+    user_max_concurrent: Count | None = None
+    """As `max_concurrent`, for each user."""
+
+    @property
+    def has_spend_limit(self) -> bool:
+        return self.spend_per_day is not None or self.user_spend_per_day is not None
 
 
 class Policy(Section):
-    """One tenant's policy: a section a layer, one for fallback, one for retention, one for prices."""
+    """One tenant's policy: a section a layer, one for fallback, one for retention, one for prices, one for limits."""
 
     semantic: SemanticPolicy = SemanticPolicy()
     prefix: PrefixPolicy = PrefixPolicy()
@@ -214,3 +290,4 @@ class Policy(Section):
     fallback: FallbackPolicy = FallbackPolicy()
     retention: RetentionPolicy = RetentionPolicy()
     prices: PricePolicy = PricePolicy()
+    limits: LimitsPolicy = LimitsPolicy()

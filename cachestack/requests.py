@@ -9,7 +9,17 @@ from typing import Any, Literal
 
 from cachestack.errors import RequestError
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+Dialect = Literal["", "openai.chat", "openai.completions", "openai.responses", "anthropic.messages"]
+"""Whose shape a body has; empty: none, the request was built from values."""
+PASSED_HEADERS: Mapping[Dialect, tuple[str, ...]] = {
+    "openai.chat": ("openai-beta",),
+    "openai.completions": ("openai-beta",),
+    "openai.responses": ("openai-beta",),
+    "anthropic.messages": ("anthropic-beta",),
+}
+"""Headers of a dialect that may change the answer: they stand in `Request.extra`, and an engine of the dialect sends
+them on."""
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
@@ -65,7 +75,13 @@ class Request:
     parameter that CacheStack does not know; all of it counts in the contract. `stable_messages` marks how many
     leading messages are the same from call to call (None: found from the roles). `part_versions` are those of the
     parts that the messages were made of, in order (see `prompts.StructuredPrompt`). `store` and `lookup` switch
-    writing to and reading from the semantic cache for this request alone.
+    writing to and reading from the semantic cache for this request alone; `only_if_cached` forbids calling an engine.
+    `max_age_s` is how old a cached answer may be for this request, whatever it is kept for. `epoch` is the caller's
+    authorisation epoch: entries of another epoch are never served.
+
+    `body` is the request in its provider's shape (`dialect`), where it came as one. A remote engine of the same
+    dialect passes it on as it is; nothing compares it, so all of it that can change the answer stands in the other
+    fields as well.
     """
 
     messages: tuple[Message, ...]
@@ -84,6 +100,11 @@ class Request:
     stable_messages: int | None = None
     store: bool = True
     lookup: bool = True
+    only_if_cached: bool = False
+    max_age_s: float | None = None
+    epoch: int = 0
+    dialect: Dialect = ""
+    body: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not self.messages:
@@ -102,12 +123,16 @@ class Request:
             raise RequestError(f"part_versions must be a tuple of texts and None, not {self.part_versions!r}")
         _check_texts("part_versions", tuple(v for v in self.part_versions if v is not None))
         _check_number("ttl_s", self.ttl_s)
+        _check_number("max_age_s", self.max_age_s)
+        _check_whole("epoch", self.epoch, optional=False)
         if not isinstance(self.extra, Mapping):
             raise RequestError(f"extra must map names to values, not be a {type(self.extra).__name__}")
         if not self.tenant or len(self.tenant) > 256:
             raise RequestError("tenant must be a name of 1 to 256 characters")
         if self.ttl_s is not None and not (math.isfinite(self.ttl_s) and self.ttl_s > 0):
             raise RequestError(f"ttl_s must be a positive number of seconds, not {self.ttl_s}")
+        if self.max_age_s is not None and not self.max_age_s >= 0:
+            raise RequestError(f"max_age_s must be 0 or more seconds, not {self.max_age_s}")
         if self.stable_messages is not None and not 0 <= self.stable_messages <= len(self.messages):
             raise RequestError(
                 f"stable_messages must be between 0 and {len(self.messages)} (the number of messages), "
@@ -126,11 +151,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of one answer. `cached_tokens` of the prompt were not computed again."""
+    """Token counts of one answer. `cached_tokens` of the prompt were not computed again; `cache_write_tokens` of it are
+    those that a provider has put into its own cache, where it says so."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    cache_write_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -141,7 +168,9 @@ class Usage:
 class Generation:
     """What an engine made: finished text, why it ended, what it cost.
 
-    `ttft_s` is the time to the first token, `decode_s` the time of all later ones together.
+    `ttft_s` is the time to the first token, `decode_s` the time of all later ones together. `body` is the provider's
+    whole answer, in the dialect of the request, where the engine is remote. `is_text`: the text is all there is to it;
+    an answer with tool calls, a refusal or log-probabilities is not, and is never kept.
     """
 
     text: str
@@ -149,15 +178,32 @@ class Generation:
     usage: Usage = field(default_factory=Usage)
     ttft_s: float = 0.0
     decode_s: float = 0.0
+    body: Mapping[str, Any] | None = None
+    is_text: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of a remote engine's stream that is more than text: one event's JSON, in the request's dialect."""
+
+    body: Mapping[str, Any]
+
+
+Piece = str | Delta
+"""What an engine streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a streamed answer; the last one has a `finish_reason` and the usage."""
+    """A piece of a streamed answer; the last one has a `finish_reason` and the usage.
+
+    `delta` is set where the piece is more than text; then `text` is empty.
+    """
 
     text: str
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
+    delta: Delta | None = None
 
 
 def _check_text(name: str, value: object) -> None:

@@ -43,7 +43,7 @@ def settle(
     if asked is None or looked_up.reason is Reason.STORE_UNAVAILABLE:
         return None
     request, generation = asked.request, answer.generation
-    refusal = _not_admitted(request, policy, answer)
+    refusal = not_admitted(request, policy, answer)
     if refusal is not None:
         trace.add(Layer.SETTLE, Outcome.BYPASS, refusal)
         return None
@@ -96,12 +96,17 @@ def settle(
     return entry.entry_id
 
 
-def _not_admitted(request: Request, policy: Policy, answer: Answer) -> Reason | None:
+def not_admitted(request: Request, policy: Policy, answer: Answer) -> Reason | None:
+    """Why an answer is not kept, or None."""
     text = answer.generation.text
     if not request.store:
         return Reason.NO_STORE
     if not answer.is_own:
         return Reason.OTHER_ENGINE
+    if answer.generation.finish_reason == "content_filter":
+        return Reason.FILTERED
+    if not answer.generation.is_text or answer.generation.finish_reason == "tool_calls":
+        return Reason.NOT_TEXT
     if not text.strip():
         return Reason.EMPTY_ANSWER
     if len(text.encode("utf-8", "surrogatepass")) > policy.retention.max_entry_bytes:

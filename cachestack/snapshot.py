@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cachestack.histogram import quantile
+from cachestack.histogram import Histogram, quantile
 
 if TYPE_CHECKING:
+    from cachestack.policy_watch import PolicyState
     from cachestack.semantic.encoder_change import Progress
     from cachestack.semantic.index_counts import IndexCounts
+
+SOURCES = ("exact", "semantic", "stale", "shared", "engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,19 @@ class LayerStats:
 
 @dataclass(frozen=True, slots=True)
 class TenantStats:
-    """One tenant's sums. Times in seconds, costs in the policy's currency (None where no price is set)."""
+    """One tenant's sums. Times in seconds, costs in the currency that `priced_by` names (None where no price is known).
+
+    `priced_by`: by which price table, with its date, so many requests were priced. `answers`: how long answers took, by
+    where they came from (`Trace.served_from`). `tokens_replayed`: prompt and answer of what the cache served.
+    `engine_timeouts` of `engine_errors` were silent for longer than the policy allows; `shared_calls` are requests that
+    were answered by another request's call of the engine.
+    """
 
     requests: int
     engine_calls: int
     engine_errors: int
+    engine_timeouts: int
+    shared_calls: int
     failed: int
     cancelled: int
     semantic: LayerStats
@@ -57,6 +68,7 @@ class TenantStats:
     tokens_prefilled: int
     tokens_reused: int
     tokens_generated: int
+    tokens_replayed: int
     seconds_saved: float
     bytes_saved: int
     cost: float | None
@@ -67,6 +79,10 @@ class TenantStats:
     ttft_s: Quantiles
     per_token_s: Quantiles
     prompt_tokens: Quantiles
+    answers: Mapping[str, Histogram]
+    ttft: Histogram
+    per_token: Histogram
+    priced_by: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def fallback_rate(self) -> float:
@@ -75,6 +91,8 @@ class TenantStats:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         values = {**_plain(self), "fallback_rate": self.fallback_rate}
+        del values["ttft"], values["per_token"]
+        values["answers"] = {source: histogram.num_values for source, histogram in self.answers.items()}
         values["semantic"]["hit_rate"] = self.semantic.hit_rate
         values["prefix"]["hit_rate"] = self.prefix.hit_rate
         return values
@@ -83,15 +101,18 @@ class TenantStats:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All tenants' statistics at one moment. `reembedding`: how far this process is with entries of an encoder before;
-    None where there was none. `index`: the vectors that this process holds, and how; None where there is no index."""
+    None where there was none. `index`: the vectors that this process holds, and how; None where there is no index.
+    `policy`: which policies this process follows; None where it follows none."""
 
     by_tenant: Mapping[str, TenantStats]
     reembedding: Progress | None = None
     index: IndexCounts | None = None
+    policy: PolicyState | None = None
 
     def as_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = {"tenants": {name: stats.as_dict() for name, stats in sorted(self.by_tenant.items())}}
         values |= {} if self.reembedding is None else {"reembedding": _plain(self.reembedding)}
+        values |= {} if self.policy is None else {"policy": _plain(self.policy)}
         return values if self.index is None else values | {"index": self.index.as_dict()}
 
 
@@ -101,6 +122,8 @@ def tenant_stats(sums: Mapping[str, float]) -> TenantStats:
         requests=int(sums.get("requests", 0)),
         engine_calls=int(sums.get("engine_calls", 0)),
         engine_errors=int(sums.get("engine_errors", 0)),
+        engine_timeouts=int(sums.get("engine_timeouts", 0)),
+        shared_calls=int(sums.get("shared_calls", 0)),
         failed=int(sums.get("failed", 0)),
         cancelled=int(sums.get("cancelled", 0)),
         semantic=_layer_stats(sums, "semantic"),
@@ -111,6 +134,7 @@ def tenant_stats(sums: Mapping[str, float]) -> TenantStats:
         tokens_prefilled=int(sums.get("tokens.prefilled", 0)),
         tokens_reused=int(sums.get("tokens.reused", 0)),
         tokens_generated=int(sums.get("tokens.generated", 0)),
+        tokens_replayed=int(sums.get("tokens.replayed", 0)),
         seconds_saved=float(sums.get("seconds_saved", 0.0)),
         bytes_saved=int(sums.get("bytes_saved", 0)),
         cost=sums.get("cost", 0.0) if priced else None,
@@ -121,6 +145,14 @@ def tenant_stats(sums: Mapping[str, float]) -> TenantStats:
         ttft_s=_quantiles(sums, "ttft_s"),
         per_token_s=_quantiles(sums, "per_token_s"),
         prompt_tokens=_quantiles(sums, "prompt_tokens"),
+        answers={
+            source: Histogram(_counts(sums, f"answer_s.{source}"), float(sums.get(f"answer_total_s.{source}", 0.0)))
+            for source in SOURCES
+            if f"answer_total_s.{source}" in sums
+        },
+        ttft=Histogram(_counts(sums, "ttft_s"), float(sums.get("ttft_total_s", 0.0))),
+        per_token=Histogram(_counts(sums, "per_token_s"), float(sums.get("per_token_total_s", 0.0))),
+        priced_by=_under(sums, "priced_by."),
     )
 
 
@@ -136,8 +168,12 @@ def _under(sums: Mapping[str, float], start: str) -> dict[str, int]:
 
 
 def _quantiles(sums: Mapping[str, float], name: str) -> Quantiles:
-    counts = {int(number): n for number, n in _under(sums, f"{name}.").items()}
+    counts = _counts(sums, name)
     return Quantiles(quantile(counts, 0.5), quantile(counts, 0.95), quantile(counts, 0.99))
+
+
+def _counts(sums: Mapping[str, float], name: str) -> dict[int, float]:
+    return {int(number): n for number, n in _under(sums, f"{name}.").items()}
 
 
 def _plain(value: Any) -> Any:

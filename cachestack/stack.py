@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from cachestack.asking import Prompt, as_request
 from cachestack.comparing import Comparison, compare_requests
-from cachestack.decisions import Response
+from cachestack.decisions import Response, Trace
 from cachestack.driver import Drive, Stream, drive
+from cachestack.effects import WriteStats
 from cachestack.engines.base import Engine, exhaust
-from cachestack.entries import Selector
-from cachestack.errors import ConfigError, UsageError
+from cachestack.entries import Entry, Selector
+from cachestack.errors import ConfigError, NotCached, UsageError
 from cachestack.explaining import Explanation, explain_run
+from cachestack.flights import Flights
 from cachestack.identity import Identities
 from cachestack.in_process import InProcess
+from cachestack.observers import Ended, Observer, Observers
 from cachestack.performer import Performer
-from cachestack.pipeline import PRIMARY, Pipeline, Run, completed
+from cachestack.pipeline import PRIMARY, Pipeline, Reading, Run, completed
 from cachestack.policy import Policy
 from cachestack.policy_set import PolicySet
+from cachestack.policy_watch import PolicyWatch
 from cachestack.prefix.layer import PrefixLayer
 from cachestack.prefix.rows import LogitRows
 from cachestack.requests import Request
 from cachestack.score import TextScoring
 from cachestack.semantic.base import Encoder, Index, StatesPacker
 from cachestack.semantic.encoder_change import EncoderChange
+from cachestack.semantic.layer import max_served_age
 from cachestack.semantic.verifiers.known import shelf_of
 from cachestack.semantic.verifiers.packing import languages_served
 from cachestack.snapshot import Snapshot
@@ -38,6 +44,12 @@ from cachestack.stats import Stats
 from cachestack.stores.base import EntryStore
 from cachestack.tracing import TraceBuilder
 from cachestack.wrap import Wrapper
+
+if TYPE_CHECKING:
+    from cachestack.clients.calling import Principal
+
+C = TypeVar("C")
+MAX_AT_ONCE_CHARS = 64 * 1024
 
 
 class CacheStack(InProcess):
@@ -57,14 +69,14 @@ class CacheStack(InProcess):
         encoder: Encoder | None,
         prefix: PrefixLayer,
         rows: LogitRows | None = None,
-        policies: PolicySet | None = None,
+        policies: PolicySet | PolicyWatch | None = None,
         stats: Stats | None = None,
         needs_encoder: bool = True,
         packer: StatesPacker | None = None,
         change: EncoderChange | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.policies = policies or PolicySet.load()
+        self._policies = policies if isinstance(policies, PolicyWatch) else PolicyWatch(policies)
         self._engines = dict(engines)
         self._clock = clock
         self._prefix = prefix
@@ -81,8 +93,10 @@ class CacheStack(InProcess):
             change=change,
             verifiers=shelf_of(self._engines),
         )
+        self._observers = Observers()
         self._finalizer = weakref.finalize(self, _close, self._stats, self.performer)  # at the interpreter's end, too
-        self._pipeline = Pipeline(self._engines, prefix, languages_served(encoder), clock=clock)
+        self._flights = Flights()
+        self._pipeline = Pipeline(self._engines, prefix, languages_served(encoder), clock=clock, flights=self._flights)
 
     @classmethod
     def local(
@@ -94,16 +108,30 @@ class CacheStack(InProcess):
         home: str | Path | None = None,
         device: str | None = None,
         dtype: str | None = None,
+        request_log: bool = False,
+        request_log_text: bool = False,
     ) -> CacheStack:
         """A stack with the in-process engine.
 
         `model` and `encoder`: a catalogue name, a Hugging Face id or a local folder; the defaults are the embedded
         models. `encoder="none"` matches exactly only. `home` holds entries and statistics (default: CACHESTACK_HOME).
+        `request_log` writes each request's trace there, for `cachestack tail`, without a word of it; with
+        `request_log_text`, questions and answers too.
         Models are loaded at the first request that needs them.
         """
         from cachestack.build import build_local
 
-        return build_local(cls, model=model, encoder=encoder, policies=policies, home=home, device=device, dtype=dtype)
+        return build_local(
+            cls,
+            model=model,
+            encoder=encoder,
+            policies=policies,
+            home=home,
+            device=device,
+            dtype=dtype,
+            request_log=request_log,
+            request_log_text=request_log_text,
+        )
 
     @classmethod
     def without_engine(
@@ -112,11 +140,49 @@ class CacheStack(InProcess):
         encoder: str | None = None,
         policies: str | Path | PolicySet | None = None,
         home: str | Path | None = None,
+        request_log: bool = False,
+        request_log_text: bool = False,
     ) -> CacheStack:
         """A stack for wrapping your own calls: no language model of its own."""
         from cachestack.build import build_without_engine
 
-        return build_without_engine(cls, encoder=encoder, policies=policies, home=home)
+        return build_without_engine(
+            cls,
+            encoder=encoder,
+            policies=policies,
+            home=home,
+            request_log=request_log,
+            request_log_text=request_log_text,
+        )
+
+    @property
+    def policies(self) -> PolicySet:
+        """The policies of the moment; a request keeps those that it began with."""
+        return self._policies.current()
+
+    @policies.setter
+    def policies(self, policies: PolicySet) -> None:
+        self._policies = PolicyWatch(policies)
+
+    @classmethod
+    def remote(
+        cls,
+        base_url: str,
+        *,
+        kind: Literal["openai", "anthropic"] = "openai",
+        encoder: str | None = None,
+        policies: str | Path | PolicySet | None = None,
+        home: str | Path | None = None,
+        **options: Any,
+    ) -> CacheStack:
+        """A stack with an engine behind HTTP: any server that speaks OpenAI's API, or Anthropic's.
+
+        `options` are those of `OpenAIEngine` and `AnthropicEngine` in `cachestack.engines.remote`: provider, model,
+        api_key, api_key_env, headers, timeouts, retries, prompt_caching, …
+        """
+        from cachestack.build import build_remote
+
+        return build_remote(cls, base_url, kind=kind, encoder=encoder, policies=policies, home=home, options=options)
 
     # Asking
 
@@ -129,11 +195,11 @@ class CacheStack(InProcess):
         which says them itself. Raises RequestError for a bad request, UnknownTenant, and what the engine raised when
         the policy's fallback chain ends.
         """
-        return self.respond(as_request(prompt, **options), self._engine(engine))
+        return self.respond(as_request(prompt, **options), self.engine(engine))
 
     def stream(self, prompt: Prompt | Request, *, engine: str | None = None, **options: Any) -> Stream:
         """As `chat`, in chunks as they are made; a hit is streamed too."""
-        return Stream(self._start(as_request(prompt, **options), self._engine(engine)))
+        return Stream(self._start(as_request(prompt, **options), self.engine(engine)))
 
     def wrap(
         self,
@@ -144,40 +210,98 @@ class CacheStack(InProcess):
         name: str | None = None,
         **options: Any,
     ) -> Wrapper:
-        """A decorator for any function `prompt → text`, sync or async.
+        """A decorator for any function `prompt → text`: plain, coroutine, generator or async generator.
 
         Its contract is `model`, `name`, `version`, and all the function's other arguments. Without `name` it is the
         function's own, with a digest of its code and of the plain values that it closes over. Raise `version` when
         something else changes that it depends on. `tenant` may be a function of the call's arguments. `options` as in
-        `chat` (system, user, role, tags, ttl_s, …). The wrapped function has `.respond(...)`, which gives the whole
-        Response.
+        `chat` (system, user, role, tags, ttl_s, …). The wrapped function is of the same kind; generators yield text,
+        and what is left before its end is not kept. It has `.respond(...)`, which gives the whole Response, and
+        `.stream(...)`, which gives it in chunks.
         """
         return Wrapper(self, tenant=tenant, model=model, version=version, name=name, options=options)
 
+    def wrap_client(
+        self,
+        client: C,
+        *,
+        tenant: Principal,
+        user: Principal = None,
+        role: Principal = None,
+        epoch: int = 0,
+        version: str | None = None,
+        tags: Sequence[str] = (),
+        ttl_s: float | None = None,
+        store: bool = True,
+        lookup: bool = True,
+        ignored_headers: Collection[str] = (),
+        on_response: Callable[[Response], None] | None = None,
+    ) -> C:
+        """A copy of an `OpenAI`, `AsyncOpenAI`, `Anthropic` or `AsyncAnthropic` client that asks the cache first.
+
+        `client` itself stays as it is. Chat completions, responses and messages go through the stack, streamed or not;
+        a hit gives the client's own objects, and what is sent to the provider is what the client would have sent. All
+        that is asked with counts in the contract, headers too, but for the text of the last message; `ignored_headers`
+        are further ones that don't (each call's own id, say). `tenant`, `user` and `role`: names, or functions of the
+        call's body. One call's wishes: `extra_body={"cachestack": {"tags": [...], "store": False}}`. `on_response` is
+        given each Response, with its trace, when the answer is complete. Errors of CacheStack reach the caller as the
+        client's own status errors.
+        """
+        from cachestack.clients.wrapping import wrap_client
+
+        return wrap_client(
+            self,
+            client,
+            tenant=tenant,
+            user=user,
+            role=role,
+            epoch=epoch,
+            options={"version": version, "tags": tags, "ttl_s": ttl_s, "store": store, "lookup": lookup},
+            ignored_headers=ignored_headers,
+            on_response=on_response,
+        )
+
     # Inspecting
 
-    def explain(self, prompt: Prompt | Request, *, engine: str | None = None, **options: Any) -> Explanation:
-        """What would happen, without doing it: no engine call, nothing stored, nothing counted."""
-        request, chosen = as_request(prompt, **options), self._engine(engine)
+    def explain(self, prompt: Prompt | Request, *, engine: str | Engine | None = None, **options: Any) -> Explanation:
+        """What would happen, without doing it: no engine call, nothing stored, nothing counted.
+
+        `engine` by its name in the stack, or any other, which is not called.
+        """
+        request = as_request(prompt, **options)
+        chosen = self.engine(engine) if engine is None or isinstance(engine, str) else engine
         self._check_open()
         trace = TraceBuilder("explain", request.tenant)
-        run = self._pipeline.run(request, self.policies.policy(request.tenant), chosen, trace)
+        run = replace(self._pipeline, flights=None).run(request, self.policies.policy(request.tenant), chosen, trace)
         return explain_run(run, trace, self.performer, {**self._engines, PRIMARY: chosen})
 
     def compare(self, cached: Prompt | Request, new: Prompt | Request, **options: Any) -> Comparison:
         """Would the answer to `cached` serve `new`, and why. `options` apply to whichever is not a Request."""
         self._check_open()
         pair = [p if isinstance(p, Request) else as_request(p, **options) for p in (cached, new)]
+        policies = self.policies
         if self._engines:
-            pair = [completed(r, self.policies.policy(r.tenant), self._engine(None)) for r in pair]
-        return compare_requests(pair[0], pair[1], self.policies.policy, self.performer, self._clock())
+            pair = [completed(r, policies.policy(r.tenant), self.engine(None)) for r in pair]
+        return compare_requests(pair[0], pair[1], policies.policy, self.performer, self._clock())
 
     def stats(self) -> Snapshot:
         """Statistics of all tenants, earlier runs on the same home included."""
         change = self.performer.change
         moving = change is not None and change.progress().num_partitions > 0
         progress = change.progress() if change is not None and moving else None
-        return replace(self._stats.snapshot(), reembedding=progress, index=self.performer.index_counts())
+        return replace(
+            self._stats.snapshot(),
+            reembedding=progress,
+            index=self.performer.index_counts(),
+            policy=self._policies.state(),
+        )
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Have `observer` called with each request that has ended, however it did; returns what ends that.
+
+        It is called in the request's own thread, so that it should be quick. One that raises is logged once.
+        """
+        return self._observers.add(observer)
 
     def report_wrong(self, hit_id: str, *, tenant: str) -> bool:
         """Report that the answer `hit_id` (`Response.hit_id`) was wrong: its entry is removed and the report counted.
@@ -211,13 +335,19 @@ class CacheStack(InProcess):
         if conditions == Selector(tenant=tenant, user=user):
             self._prefix.invalidate(tenant, user=user)
             self._scoring.invalidate(tenant, user)
-        return self.performer.store.invalidate(conditions)
+        try:
+            return self.performer.store.invalidate(conditions)
+        finally:  # who asks from now on does not share what was asked before
+            self._flights.detach(tenant)
 
     # Life
 
     def close(self) -> None:
         """Write what is pending. A closed stack takes no more requests; those that are under way end, uncached."""
-        self._finalizer()
+        try:
+            self._finalizer()
+        finally:
+            self._observers.close()  # not the finalizer's: an observer may hold the stack
 
     def __enter__(self) -> CacheStack:
         return self
@@ -227,36 +357,100 @@ class CacheStack(InProcess):
 
     # For drivers (this module, aio.py, wrap.py)
 
+    def answers_at_once(self, request: Request) -> bool:
+        """Whether a hit for it may be found without waiting, in so little time that an event loop may do it itself."""
+        return self.performer.answers_at_once and sum(len(m.content) for m in request.messages) <= MAX_AT_ONCE_CHARS
+
     def respond(self, request: Request, engine: Engine) -> Response:
         """Run one request to its end."""
         run, engines = self.open_run(request, engine)
         return exhaust(drive(run, self.performer, engines, streams=False))
 
-    def open_run(self, request: Request, engine: Engine) -> tuple[Run, Mapping[str, Engine]]:
-        """A run, counted however it ends, and the engines that its effects name. Raises UnknownTenant."""
+    def open_run(
+        self,
+        request: Request,
+        engine: Engine,
+        trace: TraceBuilder | None = None,
+        reading: Reading | None = None,
+        *,
+        counts_not_cached: bool = True,
+    ) -> tuple[Run, Mapping[str, Engine]]:
+        """A run, counted however it ends, and the engines that its effects name. Raises UnknownTenant.
+
+        `trace`: the caller's own, to be read while the run goes on and after it has failed. `reading`: kept by the
+        caller beside a request that it will ask again. Without `counts_not_cached` one that ends with NotCached is not
+        counted: the answer will be brought later.
+        """
         self._check_open()
         policy = self.policies.policy(request.tenant)
-        return self._counted(request, policy, engine), {**self._engines, PRIMARY: engine}
+        trace = trace or TraceBuilder(self._pipeline.new_id(), request.tenant)
+        run = self._counted(request, policy, engine, trace, reading, counts_not_cached)
+        return run, {**self._engines, PRIMARY: engine}
+
+    def again(self, request: Request, engine: Engine, trace: TraceBuilder, reading: Reading) -> Response | None:
+        """The answer to a request that was read before, where it is an exact hit that needs no waiting; counted.
+
+        None: nothing was done; `open_run` is the way. What it gives is what that would, in a tenth of the time.
+        """
+        self._check_open()
+        policy = self.policies.policy(request.tenant)
+        known = reading.may_hit(request, policy, engine)
+        if known is None or self._stats.is_due:
+            return None
+        request, asked = known
+        now_s = self._clock()
+        entry = self.performer.find_exact_at_once(asked.partition, asked.exact)
+        if not isinstance(entry, Entry) or not entry.is_live(now_s, max_served_age(request, policy)):
+            return None
+        if not self.performer.touch_at_once(asked.partition, entry.entry_id):
+            return None
+        response = reading.served(entry, request.model, trace, now_s)
+        self._stats.count_answer(request.tenant, response, policy.prices)
+        self._tell(request, response.trace, response, None)
+        return response
 
     def _start(self, request: Request, engine: Engine) -> Drive:
         run, engines = self.open_run(request, engine)
         return drive(run, self.performer, engines)
 
-    def _counted(self, request: Request, policy: Policy, engine: Engine) -> Run:
-        trace = TraceBuilder(self._pipeline.new_id(), request.tenant)
+    def _counted(
+        self,
+        request: Request,
+        policy: Policy,
+        engine: Engine,
+        trace: TraceBuilder,
+        reading: Reading | None,
+        counts_not_cached: bool,
+    ) -> Run:
         try:
-            response = yield from self._pipeline.run(request, policy, engine, trace)
+            response = yield from self._pipeline.run(request, policy, engine, trace, reading)
         except BaseException as error:
-            self._stats.count_failure(request.tenant, trace.trace(), cancelled=not isinstance(error, Exception))
+            ended = trace.trace()
+            if counts_not_cached or not isinstance(error, NotCached):
+                self._stats.count_failure(request.tenant, ended, cancelled=not isinstance(error, Exception))
+                self._tell(request, ended, None, error)
             raise
-        self._stats.count_answer(request.tenant, response, policy.prices)
+        is_due = self._stats.count_answer(request.tenant, response, policy.prices)
+        self._tell(request, response.trace, response, None)
+        if is_due:
+            yield WriteStats(functools.partial(self._stats.flush, wait=False))
         return response
+
+    def _tell(self, request: Request, trace: Trace, response: Response | None, error: BaseException | None) -> None:
+        if self._observers:
+            self._observers.tell(Ended(request, trace, response, error, self._clock()))
+
+    @property
+    def engine_names(self) -> tuple[str, ...]:
+        """In order: the first is used unless a request names another."""
+        return tuple(self._engines)
 
     def _check_open(self) -> None:
         if not self._finalizer.alive:
             raise UsageError("this stack was closed; build another one")
 
-    def _engine(self, name: str | None) -> Engine:
+    def engine(self, name: str | None = None) -> Engine:
+        """An engine by the name it was given to the stack; the first without one."""
         if not self._engines:
             raise ConfigError("this stack has no engine of its own; wrap your function with stack.wrap(...)")
         if name is None:

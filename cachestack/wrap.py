@@ -1,17 +1,18 @@
-"""Wrapping a function `prompt → text`, sync or async, so that the cache answers what it can."""
+"""Wrapping a function `prompt → text` of any kind, so that the cache answers what it can."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cachestack.aio import respond_async
+from cachestack.aio import AsyncCacheStack, AsyncStream, respond_async
 from cachestack.asking import build_request
 from cachestack.decisions import Response
-from cachestack.engines.functions import AsyncFunctionEngine, FunctionEngine
+from cachestack.driver import Stream, drive
+from cachestack.engines.functions import AsyncFunctionEngine, AsyncGeneratorEngine, FunctionEngine, GeneratorEngine
 from cachestack.errors import UsageError
 from cachestack.requests import Request
 
@@ -57,31 +58,73 @@ class Wrapper:
                 **self.options,
             )
 
-        wrapped: Any
-        if inspect.iscoroutinefunction(function):
+        make_engine, is_async = _kind_of(function)
 
-            async def respond_later(*args: Any, **kwargs: Any) -> Response:
-                engine = AsyncFunctionEngine(name, self.model, functools.partial(function, *args, **kwargs))
-                return await respond_async(self.stack, request_of(args, kwargs), engine)
+        def opened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Request, Any]:
+            return request_of(args, kwargs), make_engine(name, self.model, functools.partial(function, *args, **kwargs))
 
-            @functools.wraps(function)
-            async def ask_later(*args: Any, **kwargs: Any) -> str:
-                return (await respond_later(*args, **kwargs)).text
+        wrapped: F = (_asynchronous if is_async else _synchronous)(self.stack, function, opened)
+        return wrapped
 
-            wrapped, wrapped_respond = ask_later, respond_later
-        else:
 
-            def respond(*args: Any, **kwargs: Any) -> Response:
-                engine = FunctionEngine(name, self.model, functools.partial(function, *args, **kwargs))
-                return self.stack.respond(request_of(args, kwargs), engine)
+_Opened = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Request, Any]]
 
-            @functools.wraps(function)
-            def ask(*args: Any, **kwargs: Any) -> str:
-                return respond(*args, **kwargs).text
 
-            wrapped, wrapped_respond = ask, respond  # type: ignore[assignment]
-        wrapped.respond = wrapped_respond
-        return wrapped  # type: ignore[no-any-return]
+def _kind_of(function: Callable[..., Any]) -> tuple[Callable[..., Any], bool]:
+    """The engine for calls of this kind of function, and whether they are awaited."""
+    if inspect.isasyncgenfunction(function):
+        return AsyncGeneratorEngine, True
+    if inspect.iscoroutinefunction(function):
+        return AsyncFunctionEngine, True
+    return GeneratorEngine if inspect.isgeneratorfunction(function) else FunctionEngine, False
+
+
+def _synchronous(stack: CacheStack, function: F, opened: _Opened) -> Any:
+    def respond(*args: Any, **kwargs: Any) -> Response:
+        return stack.respond(*opened(args, kwargs))
+
+    def stream(*args: Any, **kwargs: Any) -> Stream:
+        run, engines = stack.open_run(*opened(args, kwargs))
+        return Stream(drive(run, stack.performer, engines))
+
+    @functools.wraps(function)
+    def ask(*args: Any, **kwargs: Any) -> str:
+        return respond(*args, **kwargs).text
+
+    @functools.wraps(function)
+    def pieces(*args: Any, **kwargs: Any) -> Generator[str, None, None]:
+        with stream(*args, **kwargs) as chunks:
+            for chunk in chunks:
+                if chunk.text:
+                    yield chunk.text
+
+    return _with_rooms(pieces if inspect.isgeneratorfunction(function) else ask, respond, stream)
+
+
+def _asynchronous(stack: CacheStack, function: F, opened: _Opened) -> Any:
+    async def respond(*args: Any, **kwargs: Any) -> Response:
+        return await respond_async(stack, *opened(args, kwargs))
+
+    def stream(*args: Any, **kwargs: Any) -> AsyncStream:
+        return AsyncCacheStack(stack).start(*opened(args, kwargs))
+
+    @functools.wraps(function)
+    async def ask(*args: Any, **kwargs: Any) -> str:
+        return (await respond(*args, **kwargs)).text
+
+    @functools.wraps(function)
+    async def pieces(*args: Any, **kwargs: Any) -> AsyncGenerator[str, None]:
+        async with stream(*args, **kwargs) as chunks:
+            async for chunk in chunks:
+                if chunk.text:
+                    yield chunk.text
+
+    return _with_rooms(pieces if inspect.isasyncgenfunction(function) else ask, respond, stream)
+
+
+def _with_rooms(wrapped: Any, respond: Callable[..., Any], stream: Callable[..., Any]) -> Any:
+    wrapped.respond, wrapped.stream = respond, stream
+    return wrapped
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

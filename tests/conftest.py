@@ -16,6 +16,7 @@ from cachestack.models.shelf import ModelShelf, ModelState
 
 if TYPE_CHECKING:
     from cachestack.engines.transformers.engine import TransformersEngine
+    from tests.upstream.server import Upstream
 
 # Before anything imports Hugging Face's libraries, which read it once. Sub-processes inherit it.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -57,6 +58,15 @@ def local_engine(llm_path: Path) -> TransformersEngine:
     from cachestack.engines.transformers.engine import TransformersEngine
 
     return TransformersEngine(str(llm_path), name="local")
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    """A provider's server that does what the test's script says."""
+    from tests.upstream.server import Upstream
+
+    with Upstream() as server:
+        yield server
 
 
 def _ready(models_dir: Path, model: KnownModel) -> Path:

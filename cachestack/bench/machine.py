@@ -134,3 +134,22 @@ def encoder_machine(encoder: str) -> Machine:
         | {name: metadata.version(name) for name in (*PACKAGES, "faiss-cpu", "diskcache")},
         load_average=load_average(),
     )
+
+
+def server_machine() -> Machine:
+    """For measurements without any model."""
+    return Machine(
+        cpu=cpu_name(),
+        cores=num_cores(),
+        threads=1,
+        os=f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
+        model="none",
+        dtype="none",
+        attention="none",
+        device="cpu",
+        cpu_capability="",
+        flags={},
+        versions={"python": platform.python_version()}
+        | {name: metadata.version(name) for name in ("starlette", "uvicorn", "httptools", "uvloop", "orjson", "httpx")},
+        load_average=load_average(),
+    )

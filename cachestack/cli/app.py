@@ -20,8 +20,8 @@ from cachestack.cli.output import print_error, stderr_console
 from cachestack.errors import CacheStackError
 
 COMMANDS = (
-    "demo", "ask", "classify", "measure", "warm", "lint", "bench",
-    "eval", "corpus", "policy", "stats", "invalidate", "models",
+    "demo", "serve", "ask", "classify", "measure", "warm", "lint", "bench",
+    "eval", "corpus", "policy", "keys", "stats", "top", "tail", "explain", "entries", "invalidate", "models",
 )  # fmt: skip
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130

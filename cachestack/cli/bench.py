@@ -12,7 +12,7 @@ import typer
 
 from cachestack.cli.options import ModelOption
 from cachestack.cli.output import JsonOption, plain_table, print_json, print_table, stage_bars, warn
-from cachestack.errors import UsageError
+from cachestack.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
     from cachestack.bench.machine import Machine
@@ -140,6 +140,48 @@ def semantic(
                 print_table(shown)
             for note in notes(document):
                 typer.echo(note)
+    if not document["agreement"]["holds"]:
+        raise typer.Exit(1)
+
+
+@app.command("gateway")
+def gateway(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few requests: shows that it works, measures nothing.")
+    ] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """What the gateway costs: exact hits against a bare route, misses against the upstream, streams, memory.
+
+    Two minutes on two cores. Exit status 1 if an answer is wrong or a stream breaks.
+    """
+    if json and markdown:
+        raise UsageError("--json and --markdown both print to stdout; give one of them")
+    try:
+        from cachestack.bench.gateway import bench_gateway
+    except ModuleNotFoundError as error:
+        raise MissingExtra(str(error.name), "gateway") from error
+    from cachestack.bench.gateway_settings import QUICK, Settings
+    from cachestack.bench.gateway_tables import as_markdown, notes, tables
+    from cachestack.bench.machine import server_machine
+
+    with stage_bars("bench gateway") as report:
+        machine = server_machine()
+        _warn_if_busy(machine)
+        document = bench_gateway(QUICK if quick else Settings(), machine, report=report).to_json()
+    if json:
+        print_json(document)
+    elif markdown:
+        typer.echo(as_markdown(document), nl=False)
+    else:
+        for table in tables(document):
+            shown = plain_table(*table.head)
+            for row in table.rows:
+                shown.add_row(*row)
+            print_table(shown)
+        for note in notes(document):
+            typer.echo(note)
     if not document["agreement"]["holds"]:
         raise typer.Exit(1)
 

@@ -18,6 +18,7 @@ from cachestack.models.manifest import Report
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout, and nothing else there.")]
 
@@ -45,6 +46,18 @@ def is_encodable(text: str, encoding: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def printable(text: str) -> str:
+    """Text of others on one line, with what could steer the terminal made visible."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def cell(text: str) -> Text:
+    """Text of others in a table: no markup, nothing that steers the terminal."""
+    from rich.text import Text
+
+    return Text("\n".join(map(printable, text.split("\n"))), overflow="fold")
 
 
 def print_table(table: Table) -> None:

@@ -69,6 +69,7 @@ def _print_tenant(name: str, stats: TenantStats) -> None:
     rows = [
         ("requests", f"{stats.requests:,}"),
         ("engine calls", f"{stats.engine_calls:,} ({stats.engine_errors} errors)"),
+        ("shared calls", f"{stats.shared_calls:,}"),
         ("semantic", _layer(stats.semantic)),
         ("prefix", _layer(stats.prefix)),
         ("fallbacks", f"{_reasons(stats.fallbacks)} (rate {stats.fallback_rate:.1%})"),
@@ -87,6 +88,7 @@ def _print_tenant(name: str, stats: TenantStats) -> None:
         rows.append(
             ("cost", f"{stats.cost:.6f}, {stats.cost_per_request or 0:.8f} a request; saved {stats.cost_saved:.6f}")
         )
+        rows.append(("priced by", ", ".join(stats.priced_by) or "not said"))
     for key, value in rows:
         table.add_row(key, value)
     print_table(table)

@@ -9,17 +9,17 @@ next token; nothing of a closed or failed stream is ever published.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 from typing_extensions import TypeIs
 
 from cachestack.decisions import Reason
-from cachestack.requests import Generation, Request
+from cachestack.requests import Generation, Piece, Request
 
 R = TypeVar("R")
-TextStream = Generator[str, None, Generation]
+TextStream = Generator[Piece, None, Generation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,14 @@ class TextEngine(Protocol):
     def stream(self, request: Request) -> TextStream: ...
 
 
+class AsyncTextEngine(TextEngine, Protocol):
+    """A TextEngine that works in asyncio; `stream` is the same for callers that are not."""
+
+    def astream(self, request: Request) -> AsyncGenerator[Piece | Generation, None]:
+        """Pieces as they come, and the Generation as the last item. Closing it early cancels the call upstream."""
+        ...
+
+
 class TokenEngine(Protocol):
     @property
     def name(self) -> str: ...
@@ -147,7 +155,12 @@ def is_token_engine(engine: Engine) -> TypeIs[TokenEngine]:
     return hasattr(type(engine), "stream_tokens")
 
 
-def exhaust(stream: Generator[str, None, R]) -> R:
+def is_async_engine(engine: Engine) -> TypeIs[AsyncTextEngine]:
+    """Whether it can be awaited. Looks at the class only."""
+    return hasattr(type(engine), "astream")
+
+
+def exhaust(stream: Generator[Piece, None, R]) -> R:
     """Run a stream to its end; what it returned."""
     while True:
         try:

@@ -101,7 +101,7 @@ class SentenceEncoder:
         if text.isascii() and len(self._files.prompt) + len(text) + _SPARE_TOKENS <= window:
             return True
         try:
-            return self._count_tokens(text) <= window
+            return self.count_tokens(text) <= window
         except (TypeError, ValueError):
             return False
 
@@ -175,7 +175,7 @@ class SentenceEncoder:
                 inputs = self._read_by
         return inputs
 
-    def _count_tokens(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         """Prompt and special tokens included."""
         tokenizer = self._tokenizer
         if tokenizer is not None:

@@ -103,6 +103,11 @@ class EncoderChange:
             self._done.add(partition)
         return True
 
+    def may_move(self, partition: Partition) -> bool:
+        """Whether `move` would have to find something out, or to begin. No file is read for it."""
+        before = self._before
+        return before is None or (bool(before) and partition not in self._done)
+
     def move(self, partition: Partition) -> None:
         """Begin in the background, unless it is done or has begun. Returns at once."""
         if self.is_done(partition):

@@ -15,6 +15,7 @@ number behind its fingerprint, and entries of the two are never compared.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -22,7 +23,7 @@ import re
 import tempfile
 import threading
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,22 @@ class KnownEncoders:
         with suppress(OSError), (self.folder / f"{_name(fingerprint)}.moved").open("a") as file:
             file.write(f"{partition.digest}\n")
 
+    def canaries(self, fingerprint: str) -> NDArray[np.float32] | None:
+        """The vectors by which this encoder is known here; None where it was never met."""
+        found = self._read(fingerprint)
+        return None if found is None else found[0]
+
+    def meet(self, fingerprint: str, vectors: NDArray[np.float32]) -> bool:
+        """Whether what an encoder elsewhere made may stand beside what the one of this fingerprint makes here.
+
+        One that was never met here is remembered by these vectors, so that it is found out when it is used. Raises
+        OSError where it cannot be.
+        """
+        if self._read(fingerprint) is None:
+            self._keep(fingerprint, vectors, "")
+        found = self._read(fingerprint)
+        return found is not None and _are_same(found[0], vectors)
+
     def _recognised(self, base: str, vectors: NDArray[np.float32], ref: str) -> str:
         for number in range(MAX_VARIANTS):
             fingerprint = base if number == 0 else f"{base}-{number}"
@@ -108,31 +125,36 @@ class KnownEncoders:
             if before is None or _are_same(before[0], vectors):
                 if number:
                     log.warning("the encoder %s gives other vectors than before; it is taken for another one", ref)
+                if before is not None and not before[1]:  # met by its vectors alone until now
+                    self._write(self._path(fingerprint), _packed(vectors, ref))
                 return fingerprint
         return f"{base}-{digest(vectors.tobytes())[:16]}"
 
     def _read(self, fingerprint: str) -> tuple[NDArray[np.float32], str] | None:
         """Canary vectors and ref; None where there are none that can be read."""
         try:
-            with np.load(self.folder / f"{_name(fingerprint)}.npz", allow_pickle=False) as kept:
+            with np.load(self._path(fingerprint), allow_pickle=False) as kept:
                 return np.asarray(kept["vectors"], dtype=np.float32), str(kept["ref"])
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, EOFError, zipfile.BadZipFile):
             with suppress(OSError):
-                (self.folder / f"{_name(fingerprint)}.npz").unlink()
+                self._path(fingerprint).unlink()
             return None
 
     def _keep(self, fingerprint: str, vectors: NDArray[np.float32], ref: str) -> None:
         """Whole or not at all, and never over another process's."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=self.folder, suffix=".tmp", delete=False) as file:
-            np.savez(file, vectors=vectors, ref=np.array(ref))
+            file.write(_packed(vectors, ref))
         try:
             with suppress(FileExistsError):
-                os.link(file.name, self.folder / f"{_name(fingerprint)}.npz")
+                os.link(file.name, self._path(fingerprint))
         finally:
             os.unlink(file.name)
+
+    def _path(self, fingerprint: str) -> Path:
+        return self.folder / f"{_name(fingerprint)}.npz"
 
     def _current(self) -> list[str]:
         try:
@@ -165,6 +187,8 @@ class RecognisedEncoder:
         self._fingerprint: str | None = None
         if hasattr(encoder, "encode_with_tokens"):
             self.encode_with_tokens = self._encode_with_tokens
+        if hasattr(encoder, "count_tokens"):
+            self.count_tokens: Callable[[str], int] = encoder.count_tokens
 
     @property
     def name(self) -> str:
@@ -213,6 +237,12 @@ def _are_same(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
     if one.shape != other.shape:
         return False
     return bool(np.all(np.einsum("ij,ij->i", one, other) >= MIN_COSINE))
+
+
+def _packed(vectors: NDArray[np.float32], ref: str) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, vectors=vectors, ref=np.array(ref))
+    return file.getvalue()
 
 
 def _name(fingerprint: str) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cachestack.decisions import Bypass, Hit, Miss, Reason
@@ -29,10 +29,10 @@ class Asked:
     request: Request
     contract: Contract
     partition: Partition
+    exact: str = field(init=False)
 
-    @property
-    def exact(self) -> str:
-        return exact_key(self.partition, self.contract, self.request.question)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "exact", exact_key(self.partition, self.contract, self.request.question))
 
 
 def bypass_reason(request: Request, policy: SemanticPolicy) -> Reason | None:
@@ -57,6 +57,7 @@ def partition_of(request: Request, policy: SemanticPolicy) -> Partition:
         request.tenant,
         user=request.user if "user" in policy.walls else None,
         role=request.role if "role" in policy.walls else None,
+        epoch=request.epoch,
     )
 
 
@@ -64,7 +65,7 @@ def semantic_lookup(
     asked: Asked, policy: Policy, encoder_languages: frozenset[str], now_s: float
 ) -> Generator[SemanticEffect, Any, Hit[Entry] | Miss]:
     """Look the question up. The caller has checked `bypass_reason`."""
-    max_age_s = max_age(asked.request, policy)
+    max_age_s = max_served_age(asked.request, policy)
     found: Entry | None = yield FindExact(asked.partition, asked.exact)
     if found is not None and found.is_live(now_s, max_age_s):
         return Hit(Reason.EXACT, found, {"entry_id": found.entry_id, "age_s": round(now_s - found.created_at_s, 3)})
@@ -99,15 +100,21 @@ def _nearest(
     if isinstance(candidates, Reason):
         return candidates
     query = Query(asked.request.question, language, embedding.states)
-    max_age_s = max_age(asked.request, policy)
+    max_age_s = max_served_age(asked.request, policy)
     return (yield from decide(query, candidates, policy.semantic, policy.fallback, now_s, max_age_s))
 
 
 def max_age(request: Request, policy: Policy) -> float:
-    """How old an answer may be, in seconds, to serve this request: the policy of today and the request's own wish,
+    """How long the answer to this request lives, in seconds: by the policy of today and the request's own wish,
     whatever held when the answer was kept."""
     ttl_s = policy.retention.ttl_s
     return ttl_s if request.ttl_s is None else min(request.ttl_s, ttl_s)
+
+
+def max_served_age(request: Request, policy: Policy) -> float:
+    """How old an answer may be, in seconds, to serve this request."""
+    kept_s = max_age(request, policy)
+    return kept_s if request.max_age_s is None else min(request.max_age_s, kept_s)
 
 
 def embed_question(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal, Protocol
 
 from cachestack.entries import Entry, Selector
@@ -47,6 +48,27 @@ class StoreSize:
     num_bytes: int
 
 
+class NotNow(Enum):
+    """What cannot be had without waiting for a file, a lock or another process."""
+
+    NOT_NOW = "not now"
+
+
+NOT_NOW = NotNow.NOT_NOW
+
+
+class AtOnce(Protocol):
+    """What a store may offer besides, for callers that must not wait. Both raise StoreError."""
+
+    def find_exact_at_once(self, partition: Partition, exact: str) -> Entry | NotNow | None:
+        """As `find_exact` would answer now, or NOT_NOW."""
+        ...
+
+    def touch_at_once(self, partition: Partition, entry_id: str, now_s: float) -> bool:
+        """As `touch`, or False: then nothing was noted."""
+        ...
+
+
 class EntryStore(Protocol):
     """See the module's text. All methods may be called from several threads and from several processes."""
 
@@ -59,10 +81,18 @@ class EntryStore(Protocol):
 
     def entries(self, partition: Partition) -> Iterator[Entry]: ...
 
-    def put(self, entry: Entry, max_bytes: int | None = None) -> bool:
+    def select(self, selector: Selector) -> Iterator[Entry]:
+        """What matches, of all partitions, expired entries too; every entry for a selector without a condition.
+
+        In no particular order. What is put or removed meanwhile may be seen or not.
+        """
+        ...
+
+    def put(self, entry: Entry, max_bytes: int | None = None, *, keep_newer: bool = False) -> bool:
         """Publish `entry`; then evict the tenant's least recently used entries until its entries fit `max_bytes`.
 
-        False, and nothing happens, where an invalidation since `entry.created_at_s` would have removed it.
+        False, and nothing happens, where an invalidation since `entry.created_at_s` would have removed it, or, with
+        `keep_newer`, where there is an entry of the same question, or the same id, that is as new or newer.
         """
         ...
 

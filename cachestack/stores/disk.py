@@ -21,16 +21,17 @@ from pathlib import Path
 from cachestack.entries import Entry, Selector
 from cachestack.errors import StoreError
 from cachestack.keys import Partition
-from cachestack.stores.base import Changes, StoreSize
+from cachestack.stores.base import NOT_NOW, Changes, NotNow, StoreSize
 from cachestack.stores.codec import charged_bytes, encode_entry, gone_at_s, with_vector
 from cachestack.stores.fences import Fence, Fences, needs_fence
 from cachestack.stores.layout import ENTRY, ID_OFFSET, entry_key, text_digest, wall
 from cachestack.stores.limits import check_fits, check_selector
 from cachestack.stores.tenant import BATCH, Page, Tenant
 from cachestack.stores.tenants import Tenants, folder_name
+from cachestack.stores.warm import WarmEntries
 
 USE_INTERVAL_S = 1.0
-_Uses = dict[bytes, float]
+_Uses = dict[tuple[Partition, str], float]
 
 
 class DiskStore:
@@ -52,6 +53,7 @@ class DiskStore:
         self._clock = clock
         self._tenants = Tenants(folder, timeout_s=timeout_s, max_open=max_open, journal_length=journal_length)
         self._fences = Fences()
+        self._warm: WarmEntries | None = None  # from the first time on that somebody asks who must not wait
         self._lock = threading.Lock()  # guards the two below
         self._uses: defaultdict[str, _Uses] = defaultdict(dict)
         self._uses_written_s: dict[str, float] = {}
@@ -62,7 +64,25 @@ class DiskStore:
         return self._tenants.num_corrupt
 
     def find_exact(self, partition: Partition, exact: str) -> Entry | None:
-        return self._tenants.run(folder_name(partition.tenant), lambda t: t.find_exact(partition, exact), absent=None)
+        warm = self._warm
+
+        def find(tenant: Tenant) -> Entry | None:
+            if warm is None:
+                return tenant.find_exact(partition, exact)
+            number = tenant.latest(partition)
+            entry = tenant.find_exact(partition, exact)
+            if entry is not None:
+                warm.keep(tenant, number, entry)
+            return entry
+
+        return self._tenants.run(folder_name(partition.tenant), find, absent=None)
+
+    def find_exact_at_once(self, partition: Partition, exact: str) -> Entry | NotNow:
+        """An entry that was read before and has not changed; for others SQLite might wait for the disk."""
+        if self._warm is None:
+            self._warm = WarmEntries()
+        tenant = self._tenants.opened(folder_name(partition.tenant))
+        return NOT_NOW if tenant is None else self._warm.find(tenant, partition, exact)
 
     def get(self, partition: Partition, entry_id: str) -> Entry | None:
         return self._tenants.run(folder_name(partition.tenant), lambda t: t.get(partition, entry_id), absent=None)
@@ -71,7 +91,16 @@ class DiskStore:
         """In no particular order. What is put or removed meanwhile may be seen or not."""
         return (entry for _, entry in self._walk(folder_name(partition.tenant), ENTRY + wall(partition)))
 
-    def put(self, entry: Entry, max_bytes: int | None = None) -> bool:
+    def select(self, selector: Selector) -> Iterator[Entry]:
+        names = self._tenants.names() if selector.tenant is None else [folder_name(selector.tenant)]
+        for name in names:
+            if selector.entry_id is None:
+                entries = (entry for _, entry in self._walk(name, ENTRY))
+            else:
+                entries = (entry for keys in self._matching(name, selector) for entry in self._read(name, keys))
+            yield from filter(selector.matches, entries)
+
+    def put(self, entry: Entry, max_bytes: int | None = None, *, keep_newer: bool = False) -> bool:
         """As the contract says. Raises EntryTooLarge, and changes nothing, where the entry alone exceeds the budget."""
         data = encode_entry(entry)
         check_fits(charged_bytes(data), max_bytes)
@@ -81,7 +110,7 @@ class DiskStore:
         uses = self._take_uses(name)
         return self._tenants.run(
             name,
-            lambda t: t.put(entry, data, now_s, max_bytes, uses),
+            lambda t: t.put(entry, data, now_s, max_bytes, uses, keep_newer=keep_newer),
             absent=False,
             create_for=entry.partition.tenant,
             write=True,
@@ -99,11 +128,18 @@ class DiskStore:
     def touch(self, partition: Partition, entry_id: str, now_s: float) -> None:
         name = folder_name(partition.tenant)
         with self._lock:
-            self._uses[name][entry_key(partition, entry_id)] = now_s
-            now = self._clock()
-            due = not 0 <= now - self._uses_written_s.setdefault(name, now) < USE_INTERVAL_S
+            self._uses[name][partition, entry_id] = now_s
+            due = self._is_writing_due(name)
         if due:
             self._write_uses(name)
+
+    def touch_at_once(self, partition: Partition, entry_id: str, now_s: float) -> bool:
+        name = folder_name(partition.tenant)
+        with self._lock:
+            if self._is_writing_due(name):
+                return False
+            self._uses[name][partition, entry_id] = now_s
+            return True
 
     def latest(self, partition: Partition) -> int:
         return self._tenants.run(folder_name(partition.tenant), lambda t: t.latest(partition), absent=0)
@@ -162,6 +198,10 @@ class DiskStore:
                 self._write_uses(name)
         self._tenants.close()
 
+    def _is_writing_due(self, name: str) -> bool:
+        now_s = self._clock()
+        return not 0 <= now_s - self._uses_written_s.setdefault(name, now_s) < USE_INTERVAL_S
+
     # in batches, so that other writers get their turn
 
     def _matching(self, name: str, selector: Selector) -> Iterator[list[bytes]]:
@@ -189,6 +229,10 @@ class DiskStore:
             return 0
         return self._tenants.run(name, lambda t: t.remove_if(keys, matches), absent=0, write=True)
 
+    def _read(self, name: str, keys: list[bytes]) -> list[Entry]:
+        nothing: list[Entry] = []
+        return self._tenants.run(name, lambda t: t.read(keys), absent=nothing)
+
     def _walk(self, name: str, prefix: bytes) -> Iterator[tuple[bytes, Entry]]:
         start: bytes | None = prefix
         while start is not None:
@@ -203,10 +247,11 @@ class DiskStore:
 
     # uses
 
-    def _take_uses(self, name: str) -> _Uses:
+    def _take_uses(self, name: str) -> dict[bytes, float]:
         with self._lock:
             self._uses_written_s[name] = self._clock()
-            return self._uses.pop(name, {})
+            uses = self._uses.pop(name, {})
+        return {entry_key(*used): at_s for used, at_s in uses.items()}
 
     def _write_uses(self, name: str) -> None:
         uses = self._take_uses(name)

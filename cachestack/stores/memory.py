@@ -66,6 +66,9 @@ class MemoryStore:
             entry_id = room.exact.get(exact) if room else None
             return room.entries[entry_id].entry if room and entry_id is not None else None
 
+    def find_exact_at_once(self, partition: Partition, exact: str) -> Entry | None:
+        return self.find_exact(partition, exact)
+
     def get(self, partition: Partition, entry_id: str) -> Entry | None:
         with self._open():
             room = self._rooms.get(partition)
@@ -77,7 +80,12 @@ class MemoryStore:
             room = self._rooms.get(partition)
             return iter([kept.entry for kept in room.entries.values()] if room else [])
 
-    def put(self, entry: Entry, max_bytes: int | None = None) -> bool:
+    def select(self, selector: Selector) -> Iterator[Entry]:
+        with self._open():
+            kept = [kept.entry for room in self._rooms.values() for kept in room.entries.values()]
+        return filter(selector.matches, kept)
+
+    def put(self, entry: Entry, max_bytes: int | None = None, *, keep_newer: bool = False) -> bool:
         """As in DiskStore. Raises EntryTooLarge."""
         num_bytes = charged_bytes(encode_entry(entry))
         check_fits(num_bytes, max_bytes)
@@ -86,6 +94,10 @@ class MemoryStore:
                 return False
             partition = entry.partition
             room = self._rooms.setdefault(partition, self._new_room())
+            if keep_newer:
+                there = [room.entries.get(found) for found in (room.exact.get(entry.exact), entry.entry_id) if found]
+                if any(kept is not None and kept.entry.created_at_s >= entry.created_at_s for kept in there):
+                    return False
             older = room.exact.get(entry.exact)
             if older is not None and older != entry.entry_id:
                 self._remove(partition, older)
@@ -122,6 +134,10 @@ class MemoryStore:
             order = self._order.get(partition.tenant, OrderedDict())
             if (partition, entry_id) in order:
                 order.move_to_end((partition, entry_id))
+
+    def touch_at_once(self, partition: Partition, entry_id: str, now_s: float) -> bool:
+        self.touch(partition, entry_id, now_s)
+        return True
 
     def latest(self, partition: Partition) -> int:
         with self._open():

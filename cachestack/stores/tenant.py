@@ -36,6 +36,7 @@ from cachestack.stores.layout import (
     wall,
     wall_of,
 )
+from cachestack.stores.peeking import Peeking
 from cachestack.stores.tenant_file import Row, TenantFile, after
 
 BATCH = 256
@@ -58,6 +59,9 @@ class Tenant:
     ) -> None:
         """`tenant` is None for a file found in the folder: it knows its own, or UnfinishedFile is raised."""
         self.file = TenantFile(folder, timeout_s)
+        self.identity = object()
+        """Stands for this very file, without keeping it open."""
+        self.peeking = Peeking(folder)
         self._journal_length = journal_length
         self._on_corrupt = on_corrupt
         head = self.file.read(TENANT)
@@ -71,6 +75,11 @@ class Tenant:
                     head = json.dumps([tenant, 1 + secrets.randbelow(2**48)]).encode()
                     self.file.write(TENANT, head)
         self.name, self._start = _parse_head(head)
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        self.file.close_all()
+        self.peeking.close()
 
     # reading
 
@@ -97,6 +106,11 @@ class Tenant:
             self.drop_corrupt(key)
             return None
         return entry if entry.entry_id == entry_id and entry.partition == partition else None
+
+    def read(self, keys: Iterable[bytes]) -> list[Entry]:
+        """Those of the entries that are there and not damaged."""
+        found = (self.file.read(key) for key in keys)
+        return [entry for data in found if data is not None and (entry := self._decode(data)) is not None]
 
     def page(self, start: bytes, prefix: bytes) -> Page:
         """The entries under `prefix` from the key `start` on, a batch of them. Damaged ones are removed."""
@@ -132,15 +146,18 @@ class Tenant:
     def latest(self, partition: Partition) -> int:
         return self._number(wall(partition))
 
-    def changes(self, partition: Partition, since: int) -> Changes:
-        where = wall(partition)
-        latest = self._number(where)
+    def changes(
+        self, partition: Partition, since: int, by: Peeking | None = None, *, at_most: int | None = None
+    ) -> Changes:
+        """More than `at_most` are not complete, nor than are remembered. `by`: who reads, and waits for nothing."""
+        file, where = by or self.file, wall(partition)
+        latest = self._number(where, file)
         if since == latest:
             return Changes(latest, complete=True)
         missing = latest - since
-        if not 0 < missing <= self._journal_length:
+        if not 0 < missing <= min(self._journal_length, at_most or self._journal_length):
             return Changes(latest, complete=False)
-        rows = self.file.rows(change_key(where, since + 1), change_key(where, latest + 1), missing)
+        rows = file.rows(change_key(where, since + 1), change_key(where, latest + 1), missing)
         try:
             changes = tuple(map(_parse_change, rows))
         except ValueError:
@@ -149,8 +166,17 @@ class Tenant:
 
     # writing: each of these is one transaction
 
-    def put(self, entry: Entry, data: bytes, now_s: float, max_bytes: int | None, uses: Mapping[bytes, float]) -> bool:
-        """False where an invalidation holds the entry back."""
+    def put(
+        self,
+        entry: Entry,
+        data: bytes,
+        now_s: float,
+        max_bytes: int | None,
+        uses: Mapping[bytes, float],
+        *,
+        keep_newer: bool = False,
+    ) -> bool:
+        """False where an invalidation holds the entry back; with `keep_newer`, where one as new is there."""
         key, question = entry_key(entry.partition, entry.entry_id), exact_key(entry.partition, entry.exact)
         where = wall(entry.partition)
         with self.file.atomic():
@@ -158,6 +184,8 @@ class Tenant:
             if self._is_held_back(entry, now_s):
                 return False
             older = self.file.read(question)
+            if keep_newer and any(e.created_at_s >= entry.created_at_s for e in self.read({older or key, key})):
+                return False
             if older is not None and older != key:
                 self._remove(older)
             self._unlink_other_question(key, question)
@@ -272,8 +300,8 @@ class Tenant:
         if old_question != question and self.file.read(old_question) == key:
             self.file.remove(old_question)
 
-    def _number(self, where: bytes) -> int:
-        stored = self.file.read(LATEST + where)
+    def _number(self, where: bytes, by: Peeking | TenantFile | None = None) -> int:
+        stored = (by or self.file).read(LATEST + where)
         number = None if stored is None else unpack_number(stored)
         return self._start if number is None else number
 

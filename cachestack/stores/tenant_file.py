@@ -34,6 +34,8 @@ _SETTINGS = {
     "sqlite_mmap_size": 0,  # a file cut short by someone else would end the process with SIGBUS
     "sqlite_cache_size": 2**11,  # pages: 8 MB a connection
 }
+VALUE = "SELECT mode, value FROM Cache WHERE key = ? AND raw = 1"
+ROWS = "SELECT key, value, size FROM Cache WHERE key >= ? AND key < ? AND raw = 1 ORDER BY key LIMIT ?"
 _WRITE = """
 INSERT INTO Cache(key, raw, store_time, expire_time, access_time, access_count, tag, size, mode, filename, value)
 VALUES (:key, 1, :now, :gone_at, :now, 0, NULL, :size, :mode, NULL, :value)
@@ -135,14 +137,14 @@ class TenantFile(diskcache.Cache):  # type: ignore[misc]
                 connection.execute("ROLLBACK")
 
     def read(self, key: bytes) -> bytes | None:
-        return _value(self._sql("SELECT mode, value FROM Cache WHERE key = ? AND raw = 1", (key,)).fetchone())
+        return value_of(self._sql(VALUE, (key,)).fetchone())
 
     def follow(self, key: bytes) -> bytes | None:
         """The value of the row that the row at `key` names."""
         query = (
             "SELECT mode, value FROM Cache WHERE raw = 1 AND key = (SELECT value FROM Cache WHERE key = ? AND raw = 1)"
         )
-        return _value(self._sql(query, (key,)).fetchone())
+        return value_of(self._sql(query, (key,)).fetchone())
 
     def write(
         self, key: bytes, value: bytes, *, now_s: float = 0.0, size: int = 0, gone_at_s: float | None = None
@@ -166,8 +168,7 @@ class TenantFile(diskcache.Cache):  # type: ignore[misc]
 
     def rows(self, first: bytes, end: bytes, limit: int) -> list[Row]:
         """The rows with `first <= key < end`, in order of their keys, at most `limit`."""
-        query = "SELECT key, value, size FROM Cache WHERE key >= ? AND key < ? AND raw = 1 ORDER BY key LIMIT ?"
-        return [_row(*r) for r in self._sql(query, (first, end, limit))]
+        return [row_of(*r) for r in self._sql(ROWS, (first, end, limit))]
 
     def keys_where(self, prefix: bytes, offset: int, part: bytes) -> list[bytes]:
         """The keys under `prefix` that have `part` at `offset`. Reads the key index only."""
@@ -177,7 +178,7 @@ class TenantFile(diskcache.Cache):  # type: ignore[misc]
 
     def least_recently_used(self, but: bytes, limit: int) -> list[Row]:
         query = "SELECT key, value, size FROM Cache WHERE size > 0 AND key != ? ORDER BY access_time, rowid LIMIT ?"
-        return [_row(*r) for r in self._sql(query, (but, limit))]
+        return [row_of(*r) for r in self._sql(query, (but, limit))]
 
     def gone(self, now_s: float, limit: int) -> list[bytes]:
         query = "SELECT key FROM Cache WHERE expire_time <= ? AND size > 0 LIMIT ?"
@@ -226,11 +227,11 @@ def after(prefix: bytes) -> bytes:
     return head[:-1] + bytes([head[-1] + 1])
 
 
-def _row(key: Any, value: Any, size: Any) -> Row:
+def row_of(key: Any, value: Any, size: Any) -> Row:
     return Row(bytes(key), bytes(value) if isinstance(value, bytes) else b"", int(size))
 
 
-def _value(row: tuple[int, Any] | None) -> bytes | None:
+def value_of(row: tuple[int, Any] | None) -> bytes | None:
     """A value of another kind than ours reads as empty bytes, which no decoder takes for an entry."""
     if row is None:
         return None

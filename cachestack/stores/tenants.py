@@ -45,6 +45,7 @@ class Tenants:
 
     def __init__(self, folder: Path, *, timeout_s: float, max_open: int, journal_length: int) -> None:
         self._folder = folder
+        self._prefix = f"{folder}{os.sep}"
         self._timeout_s = timeout_s
         self._max_open = max_open
         self._journal_length = journal_length
@@ -101,11 +102,16 @@ class Tenants:
                 raise self._failure(self._folder / name, error) from error
         raise AssertionError("the second attempt returns or raises")
 
+    def opened(self, name: str) -> Tenant | None:
+        """The tenant, where its file is open and still in its place; nothing is opened for it. Raises StoreError."""
+        opened = self._still_open(name, self._path(name))
+        return None if opened is None else opened.tenant
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
             for opened in self._opened.values():
-                opened.tenant.file.close_all()
+                opened.tenant.close()
             self._opened.clear()
 
     def _in_turn(self, opened: _Opened, work: Callable[[Tenant], T]) -> T:
@@ -117,7 +123,7 @@ class Tenants:
             opened.writing.release()
 
     def _open(self, name: str, create_for: str | None) -> _Opened | None:
-        path = os.path.join(self._folder, name, DATABASE)
+        path = self._path(name)
         opened = self._still_open(name, path)
         if opened is None:
             with self._opening[int(name[:2], 16) % len(self._opening)]:
@@ -128,6 +134,9 @@ class Tenants:
                     except UnfinishedFile:
                         return None
         return opened
+
+    def _path(self, name: str) -> str:
+        return f"{self._prefix}{name}{os.sep}{DATABASE}"
 
     def _still_open(self, name: str, path: str) -> _Opened | None:
         """The open file, unless another one has taken its place."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachestack.decisions import Response
+from cachestack.decisions import Layer, Outcome, Reason, Response, Step, Trace
 from cachestack.errors import StoreError
+from cachestack.policy import PricePolicy
 from cachestack.requests import Generation, Request, Usage
 from cachestack.stats import Stats
 from cachestack.stores.sums import SumsFile
+from cachestack.tally import kind_of_hit, sums_of_answer, sums_of_hits
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -101,6 +104,48 @@ def test_a_report_of_a_wrong_hit_counts_and_removes(make_stack: MakeStack) -> No
     assert not stack.report_wrong(entry, tenant="t")
     assert ask(stack, "Hello there").trace.served_from == "engine"
     assert stack.stats().by_tenant["t"].wrong_hit_reports == 1
+
+
+HITS = st.tuples(
+    st.integers(0, 9), st.integers(0, 9), st.sampled_from([0.0, 0.5, 1.2]), st.sampled_from(["m", "other"]),
+    st.lists(st.floats(0, 5), min_size=1, max_size=9),
+)  # fmt: skip
+
+
+@given(HITS, st.booleans())
+def test_hits_that_are_added_up_together_are_counted_as_one_by_one(
+    hit: tuple[int, int, float, str, list[float]], priced: bool
+) -> None:
+    prompt, completion, saved_s, model, seconds = hit
+    prices = PricePolicy(input_per_million=2.0, output_per_million=10.0) if priced else PricePolicy()
+    usage = Usage(prompt, prompt, completion)
+    steps = (
+        Step(Layer.POLICY, Outcome.DONE, Reason.POLICY_RESOLVED, 0.0, {"model": model}),
+        Step(Layer.SEMANTIC, Outcome.HIT, Reason.EXACT, 0.0, {"entry_id": "e", "age_s": 1.0}),
+        Step(Layer.DECODE, Outcome.DONE, Reason.REPLAYED, 0.0, {"chars": 3, "saved_s": saved_s}),
+    )
+    traces = [Trace("r", "t", steps, one) for one in seconds]
+    kind = kind_of_hit(traces[0], usage, prices)
+    assert kind is not None
+    one_by_one: Counter[str] = Counter()
+    for trace in traces:
+        one_by_one.update(sums_of_answer(trace, usage, prices))
+    together = sums_of_hits(kind, seconds)
+    assert set(together) == set(one_by_one)
+    assert dict(together) == pytest.approx(dict(one_by_one))
+
+
+def test_hits_are_added_up_before_they_are_many() -> None:
+    stats = Stats()
+    trace = Trace("r", "t", (
+        Step(Layer.POLICY, Outcome.DONE, Reason.POLICY_RESOLVED),
+        Step(Layer.SEMANTIC, Outcome.HIT, Reason.EXACT),
+        Step(Layer.DECODE, Outcome.DONE, Reason.REPLAYED),
+    ))  # fmt: skip
+    for _ in range(10_000):
+        stats.count_answer("t", Response("", trace), PricePolicy())
+    assert sum(map(len, stats._hits.values())) < 5000
+    assert stats.snapshot().by_tenant["t"].semantic.hits == {"exact": 10_000}
 
 
 def test_threads_lose_nothing(tmp_path: Path) -> None:

@@ -175,3 +175,23 @@ def test_which_encoders_were_before(known):
 def test_the_canaries_are_what_they_were():
     """Other texts would make strangers of all encoders."""
     assert len(CANARIES) == len(set(CANARIES)) == 8
+
+
+def test_an_encoder_of_elsewhere_is_known_by_its_vectors_until_it_is_used(known):
+    elsewhere = TurnedEncoder()
+    vectors = elsewhere.encode(CANARIES)
+    assert known.canaries(elsewhere.fingerprint) is None
+    assert known.meet(elsewhere.fingerprint, vectors)
+    np.testing.assert_array_equal(known.canaries(elsewhere.fingerprint), vectors)
+    assert known.recognise(TurnedEncoder(angle=0.2), "t") == f"{elsewhere.fingerprint}-1", "the one here is another"
+    assert known.recognise(TurnedEncoder(), "ours") == elsewhere.fingerprint
+    known.use(elsewhere.fingerprint)
+    (before,) = known.use("another")
+    assert before.ref == "ours", "it can be opened again by the name that it has here"
+
+
+def test_vectors_that_differ_from_those_here_are_not_comparable(known):
+    known.recognise(TurnedEncoder(), "t")
+    assert known.meet("the same / always", TurnedEncoder(angle=0.001).encode(CANARIES))
+    assert not known.meet("the same / always", TurnedEncoder(angle=0.2).encode(CANARIES))
+    assert not known.meet("the same / always", TurnedEncoder(dimension=40).encode(CANARIES))

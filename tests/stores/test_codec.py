@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cachestack.entries import Entry
+from cachestack.keys import Partition
 from cachestack.stores.codec import CorruptEntry, decode_entry, encode_entry
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -33,6 +36,14 @@ def test_other_bytes_are_not_an_entry(data):
 def test_every_text_and_vector_survives(make_entry, text, tags, vector):
     entry = make_entry(text, answer=text, tags=tuple(tags), vector=vector, principal=text or None)
     assert decode_entry(encode_entry(entry)) == entry
+
+
+def test_the_whole_wall_survives(make_entry):
+    entry = make_entry()
+    for partition in (Partition("a", "u", "r", 2**44), Partition("a", epoch=1), Partition("a")):
+        walled = replace(entry, partition=partition)
+        assert decode_entry(encode_entry(walled)).partition == partition
+    assert "epoch" not in entry.as_dict()["partition"]  # entries from before there were epochs are the same bytes
 
 
 def test_no_vector_is_not_an_empty_vector(make_entry):

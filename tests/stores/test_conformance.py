@@ -487,3 +487,74 @@ def test_any_part_s_version_selects_an_entry(store, make_entry):
     assert store.get(ACME, "a") == entry
     assert store.invalidate(Selector(version="handbook-3")) == 1
     assert ids(store) == {"b"}
+
+
+def test_select_gives_what_matches_of_all_partitions(store, make_entry):
+    assert list(store.select(Selector())) == []
+    entries = [
+        make_entry(tags=("a",)),
+        make_entry(tags=("a", "b"), partition=Partition("acme", user="u")),
+        make_entry(tenant="other", tags=("b",), ttl_s=-1.0),
+        make_entry(tenant="other", partition=Partition("other", epoch=3)),
+    ]
+    for entry in entries:
+        store.put(entry)
+
+    def selected(**conditions):
+        return sorted((e for e in store.select(Selector(**conditions))), key=lambda e: e.entry_id)
+
+    assert selected() == entries
+    assert selected(tenant="acme") == entries[:2]
+    assert selected(tenant="nobody") == []
+    assert selected(tag="b") == entries[1:3]
+    assert selected(tenant="other", tag="b") == [entries[2]]
+    assert selected(user="u") == [entries[1]]
+    assert selected(entry_id="entry-2") == [entries[2]]
+    assert selected(entry_id="entry-2", tenant="acme") == []
+    assert selected(entry_id="nothing") == []
+
+
+def test_select_goes_on_while_entries_come_and_go(store, make_entry):
+    kept = [make_entry() for _ in range(600)]
+    for entry in kept:
+        store.put(entry)
+    seen = set()
+    for number, entry in enumerate(store.select(Selector(tenant="acme"))):
+        seen.add(entry.entry_id)
+        if number == 10:
+            gone = make_entry()
+            store.put(gone)
+            store.invalidate(Selector(entry_id=gone.entry_id))
+    assert {e.entry_id for e in kept} <= seen
+
+
+def test_keep_newer_does_not_replace_what_is_as_new(store, make_entry, clock):
+    old = make_entry("q")
+    clock.tick()
+    new = make_entry("q")
+    store.put(new)
+    assert not store.put(old, keep_newer=True)
+    assert not store.put(replace(new, entry_id="same age"), keep_newer=True)
+    assert list(store.entries(ACME)) == [new]
+    clock.tick()
+    newer = make_entry("q")
+    assert store.put(newer, keep_newer=True)
+    assert list(store.entries(ACME)) == [newer]
+    assert store.put(old), "without it the last one counts"
+
+
+def test_keep_newer_looks_at_the_id_too(store, make_entry, clock):
+    old = make_entry("q", entry_id="same")
+    clock.tick()
+    new = make_entry("another", entry_id="same")
+    store.put(new)
+    assert not store.put(old, keep_newer=True)
+    assert list(store.entries(ACME)) == [new]
+
+
+def test_an_entry_keeps_the_epoch_of_its_partition(store, make_entry):
+    partition = Partition("acme", epoch=2)
+    entry = make_entry(partition=partition)
+    store.put(entry)
+    assert store.find_exact(partition, entry.exact) == entry
+    assert store.find_exact(ACME, entry.exact) is None

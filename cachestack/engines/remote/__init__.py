@@ -1,0 +1,1 @@
+"""Engines on the other side of HTTP: OpenAI-compatible servers and Anthropic's API."""

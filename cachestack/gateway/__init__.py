@@ -1,0 +1,1 @@
+"""The HTTP gateway: any OpenAI or Anthropic client, pointed at it, goes through CacheStack. See `docs/gateway.md`."""
