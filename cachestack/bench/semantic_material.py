@@ -19,6 +19,7 @@ from cachestack.keys import Contract, Partition, contract_of, exact_key
 from cachestack.requests import Message, Request
 from cachestack.semantic.base import Encoder, StatesPacker
 from cachestack.semantic.embedding import embed_texts
+from cachestack.semantic.language import identify
 from cachestack.semantic.vectors import Floats, to_bytes
 
 TENANT = "default"
@@ -46,11 +47,20 @@ class Texts:
 def texts_for(num_kept: int, num_asked: int) -> Texts:
     """English questions of the corpus, and what is asked about them: rewordings and references by turns."""
     questions = [q for q in load_questions("train") if q.language == "en"][:num_kept]
-    asked: list[str] = []
-    for number, question in enumerate(questions[:: max(1, len(questions) // num_asked)]):
-        is_reworded = number % 2 == 0 and question.rewordings
-        asked.append(question.rewordings[0] if is_reworded else referring(question.text, 900_000 + number))
-    return Texts(tuple(q.text for q in questions), tuple(asked[:num_asked]))
+    pairs = [
+        (reworded, referring(q.text, 900_000 + number))
+        for number, q in enumerate(questions)
+        for reworded in q.rewordings[:1]
+        if _is_english(reworded) and _is_english(q.text)
+    ]
+    some = pairs[:: max(1, len(pairs) // num_asked)][:num_asked]
+    asked = tuple(pair[number % 2] for number, pair in enumerate(some))
+    return Texts(tuple(q.text for q in questions), asked)
+
+
+def _is_english(text: str) -> bool:
+    """What is typed in haste may be taken for another language, and is then not matched by meaning."""
+    return identify(text) in (None, "en") and identify(referring(text, 900_000)) in (None, "en")
 
 
 def embedded(texts: tuple[str, ...], encoder: Encoder, packer: StatesPacker | None) -> Iterator[Question]:

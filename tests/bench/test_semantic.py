@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import tempfile
+import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -13,12 +14,16 @@ import numpy as np
 import pytest
 
 from cachestack.bench import semantic as semantic_module
+from cachestack.bench.semantic_exact import exact_hits
 from cachestack.bench.semantic_material import Population, Question, referring, texts_for
 from cachestack.bench.semantic_report import Times
 from cachestack.bench.semantic_tables import as_markdown, notes, tables
 from cachestack.cli.app import main
 from cachestack.corpus import load_questions
 from cachestack.models.catalogue import ALL_MINILM_L6_V2
+from cachestack.policy import SemanticPolicy
+from cachestack.semantic.language import by_meaning_refusal, identify
+from cachestack.stack import CacheStack
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +126,14 @@ def test_wrong_calls_exit_2(arguments, says, capsys):
     assert says in capsys.readouterr().err
 
 
+def test_a_question_much_like_a_kept_one_is_kept_itself(encoder_path, tmp_path):
+    alike = ("set timer 15 min", "set a timer for 15 minutes")
+    with CacheStack.without_engine(encoder=str(encoder_path), home=tmp_path) as stack:
+        measured = exact_hits(stack, alike, 4, lambda *_: None, time.perf_counter)
+        assert measured.num_wrong == 0
+        assert stack.compare(*alike).serves
+
+
 def test_the_material_is_of_the_training_part_and_varied():
     texts = texts_for(200, 40)
     train = {q.text for q in load_questions("train")}
@@ -128,6 +141,9 @@ def test_the_material_is_of_the_training_part_and_varied():
     assert len(set(texts.kept)) == 200
     assert len(texts.asked) == 40
     assert not set(texts.asked) & set(texts.kept)
+    assert {
+        by_meaning_refusal(identify(t), frozenset({"en"}), SemanticPolicy()) for t in texts_for(2000, 300).asked
+    } == {None}
     draw = np.random.default_rng(0).standard_normal((3, 8)).astype("<f4")
     draw /= np.linalg.norm(draw, axis=1, keepdims=True)
     kept = [Question(f"Question {i}?", v.tobytes(), "e", b"") for i, v in enumerate(draw)]
