@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cachestack.asked_again import Read, Reading
 from cachestack.continuation import Interrupted
 from cachestack.decisions import Bypass, Hit, Layer, Miss, Outcome, Reason, Response
 from cachestack.effects import Effect, EngineFailed, FindExact, Follow, Generate, Prepare
@@ -44,7 +45,7 @@ from cachestack.policy import Policy
 from cachestack.prefix.layer import PrefixLayer, PrefixPlan
 from cachestack.requests import Generation, Request
 from cachestack.semantic.layer import Asked, bypass_reason, max_served_age, partition_of, semantic_lookup
-from cachestack.serving import Served, replay, serve, share
+from cachestack.serving import replay, serve, share
 from cachestack.settling import Answer, not_admitted, settle
 from cachestack.tracing import TraceBuilder
 
@@ -56,46 +57,6 @@ REFUSED = frozenset({400, 413, 422})
 """What a provider says of a request that is wrong for all of them."""
 RETRIED_BY_ENGINE = (UpstreamError, EngineTimeout, CircuitOpen)
 """A remote engine has tried again by itself before it raised one of these."""
-
-
-_Read = tuple[Request, Asked | None, Reason | None]
-_MAX_SERVED_CHARS = 8 * 1024
-"""A longer answer is not held by each reading of it."""
-
-
-class Reading:
-    """What the pipeline read in a Request, for when the very same is asked again: keys are not computed twice."""
-
-    __slots__ = ("_kept", "_served")
-
-    def __init__(self) -> None:
-        self._served: Served | None = None
-        self._kept: tuple[Request, Policy, Engine, _Read] | None = None
-
-    def found(self, request: Request, policy: Policy, primary: Engine) -> _Read | None:
-        """None under another policy, or for another engine."""
-        if self._kept is None:
-            return None
-        of, under, by, read = self._kept
-        return read if of is request and under is policy and by is primary else None
-
-    def keep(self, request: Request, policy: Policy, primary: Engine, read: _Read) -> None:
-        self._kept = (request, policy, primary, read)
-
-    def served(self, entry: Entry, model: str, trace: TraceBuilder, now_s: float) -> Response:
-        """This request's exact hit."""
-        served = self._served
-        if served is None or served.entry is not entry or served.model != model:
-            served = Served(entry, model)
-            self._served = served if len(entry.answer) <= _MAX_SERVED_CHARS else None
-        return served.response(trace, now_s)
-
-    def may_hit(self, request: Request, policy: Policy, primary: Engine) -> tuple[Request, Asked] | None:
-        """What is to be looked up for a request that was read before, where it is looked up at all."""
-        read = self.found(request, policy, primary)
-        if read is None or read[1] is None or not request.lookup:
-            return None
-        return read[0], read[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +182,7 @@ class Pipeline:
         made = answer.generation
         return Response(made.text, trace.trace(), made.usage, made.finish_reason, entry_id, made.body, made.is_text)
 
-    def _read(self, request: Request, policy: Policy, primary: Engine, reading: Reading | None) -> _Read:
+    def _read(self, request: Request, policy: Policy, primary: Engine, reading: Reading | None) -> Read:
         """The request completed, and as the semantic layer sees it, or why it does not."""
         if reading is not None and (found := reading.found(request, policy, primary)) is not None:
             return found
@@ -277,7 +238,7 @@ class Pipeline:
             for name, engine, reason in attempts:
                 if reason is not None:
                     trace.add(Layer.FALLBACK, Outcome.DONE, reason, {"engine": engine.name})
-                is_own = engine.model == primary.model
+                is_own = name == PRIMARY or engine.model == primary.model != ""  # without a name it may be any other
                 try:
                     if lease is not None:
                         lease.begin(None if is_own else engine.name)

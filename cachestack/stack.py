@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from cachestack.asked_again import Reading
 from cachestack.asking import Prompt, as_request
 from cachestack.comparing import Comparison, compare_requests
-from cachestack.decisions import Response, Trace
+from cachestack.decisions import Response
 from cachestack.driver import Drive, Stream, drive
-from cachestack.effects import WriteStats
 from cachestack.engines.base import Engine, exhaust
-from cachestack.entries import Entry, Selector
-from cachestack.errors import ConfigError, NotCached, UsageError
+from cachestack.entries import Selector
+from cachestack.errors import ConfigError, UsageError
 from cachestack.explaining import Explanation, explain_run
 from cachestack.flights import Flights
 from cachestack.identity import Identities
 from cachestack.in_process import InProcess
-from cachestack.observers import Ended, Observer, Observers
+from cachestack.observers import Observer, Observers
+from cachestack.opened import Opened
 from cachestack.performer import Performer
-from cachestack.pipeline import PRIMARY, Pipeline, Reading, Run, completed
-from cachestack.policy import Policy
+from cachestack.pipeline import PRIMARY, Pipeline, Run, completed
 from cachestack.policy_set import PolicySet
 from cachestack.policy_watch import PolicyWatch
 from cachestack.prefix.layer import PrefixLayer
 from cachestack.prefix.rows import LogitRows
 from cachestack.requests import Request
+from cachestack.runs import Runs
 from cachestack.score import TextScoring
 from cachestack.semantic.base import Encoder, Index, StatesPacker
 from cachestack.semantic.encoder_change import EncoderChange
-from cachestack.semantic.layer import max_served_age
 from cachestack.semantic.verifiers.known import shelf_of
 from cachestack.semantic.verifiers.packing import languages_served
 from cachestack.snapshot import Snapshot
@@ -52,7 +50,7 @@ C = TypeVar("C")
 MAX_AT_ONCE_CHARS = 64 * 1024
 
 
-class CacheStack(InProcess):
+class CacheStack(Opened, InProcess):
     """One stack serves all tenants, from any number of threads. Close it, or use it as a context manager.
 
     `engines` by name; the first is used unless a request names another. Where the encoder can't be had,
@@ -97,63 +95,7 @@ class CacheStack(InProcess):
         self._finalizer = weakref.finalize(self, _close, self._stats, self.performer)  # at the interpreter's end, too
         self._flights = Flights()
         self._pipeline = Pipeline(self._engines, prefix, languages_served(encoder), clock=clock, flights=self._flights)
-
-    @classmethod
-    def local(
-        cls,
-        *,
-        model: str | None = None,
-        encoder: str | None = None,
-        policies: str | Path | PolicySet | None = None,
-        home: str | Path | None = None,
-        device: str | None = None,
-        dtype: str | None = None,
-        request_log: bool = False,
-        request_log_text: bool = False,
-    ) -> CacheStack:
-        """A stack with the in-process engine.
-
-        `model` and `encoder`: a catalogue name, a Hugging Face id or a local folder; the defaults are the embedded
-        models. `encoder="none"` matches exactly only. `home` holds entries and statistics (default: CACHESTACK_HOME).
-        `request_log` writes each request's trace there, for `cachestack tail`, without a word of it; with
-        `request_log_text`, questions and answers too.
-        Models are loaded at the first request that needs them.
-        """
-        from cachestack.build import build_local
-
-        return build_local(
-            cls,
-            model=model,
-            encoder=encoder,
-            policies=policies,
-            home=home,
-            device=device,
-            dtype=dtype,
-            request_log=request_log,
-            request_log_text=request_log_text,
-        )
-
-    @classmethod
-    def without_engine(
-        cls,
-        *,
-        encoder: str | None = None,
-        policies: str | Path | PolicySet | None = None,
-        home: str | Path | None = None,
-        request_log: bool = False,
-        request_log_text: bool = False,
-    ) -> CacheStack:
-        """A stack for wrapping your own calls: no language model of its own."""
-        from cachestack.build import build_without_engine
-
-        return build_without_engine(
-            cls,
-            encoder=encoder,
-            policies=policies,
-            home=home,
-            request_log=request_log,
-            request_log_text=request_log_text,
-        )
+        self._runs = Runs(self._pipeline, self._policies, self.performer, self._stats, self._observers, clock)
 
     @property
     def policies(self) -> PolicySet:
@@ -162,27 +104,7 @@ class CacheStack(InProcess):
 
     @policies.setter
     def policies(self, policies: PolicySet) -> None:
-        self._policies = PolicyWatch(policies)
-
-    @classmethod
-    def remote(
-        cls,
-        base_url: str,
-        *,
-        kind: Literal["openai", "anthropic"] = "openai",
-        encoder: str | None = None,
-        policies: str | Path | PolicySet | None = None,
-        home: str | Path | None = None,
-        **options: Any,
-    ) -> CacheStack:
-        """A stack with an engine behind HTTP: any server that speaks OpenAI's API, or Anthropic's.
-
-        `options` are those of `OpenAIEngine` and `AnthropicEngine` in `cachestack.engines.remote`: provider, model,
-        api_key, api_key_env, headers, timeouts, retries, prompt_caching, …
-        """
-        from cachestack.build import build_remote
-
-        return build_remote(cls, base_url, kind=kind, encoder=encoder, policies=policies, home=home, options=options)
+        self._policies = self._runs.policies = PolicyWatch(policies)
 
     # Asking
 
@@ -382,9 +304,7 @@ class CacheStack(InProcess):
         counted: the answer will be brought later.
         """
         self._check_open()
-        policy = self.policies.policy(request.tenant)
-        trace = trace or TraceBuilder(self._pipeline.new_id(), request.tenant)
-        run = self._counted(request, policy, engine, trace, reading, counts_not_cached)
+        run = self._runs.open(request, engine, trace, reading, counts_not_cached=counts_not_cached)
         return run, {**self._engines, PRIMARY: engine}
 
     def again(self, request: Request, engine: Engine, trace: TraceBuilder, reading: Reading) -> Response | None:
@@ -393,52 +313,11 @@ class CacheStack(InProcess):
         None: nothing was done; `open_run` is the way. What it gives is what that would, in a tenth of the time.
         """
         self._check_open()
-        policy = self.policies.policy(request.tenant)
-        known = reading.may_hit(request, policy, engine)
-        if known is None or self._stats.is_due:
-            return None
-        request, asked = known
-        now_s = self._clock()
-        entry = self.performer.find_exact_at_once(asked.partition, asked.exact)
-        if not isinstance(entry, Entry) or not entry.is_live(now_s, max_served_age(request, policy)):
-            return None
-        if not self.performer.touch_at_once(asked.partition, entry.entry_id):
-            return None
-        response = reading.served(entry, request.model, trace, now_s)
-        self._stats.count_answer(request.tenant, response, policy.prices)
-        self._tell(request, response.trace, response, None)
-        return response
+        return self._runs.again(request, engine, trace, reading)
 
     def _start(self, request: Request, engine: Engine) -> Drive:
         run, engines = self.open_run(request, engine)
         return drive(run, self.performer, engines)
-
-    def _counted(
-        self,
-        request: Request,
-        policy: Policy,
-        engine: Engine,
-        trace: TraceBuilder,
-        reading: Reading | None,
-        counts_not_cached: bool,
-    ) -> Run:
-        try:
-            response = yield from self._pipeline.run(request, policy, engine, trace, reading)
-        except BaseException as error:
-            ended = trace.trace()
-            if counts_not_cached or not isinstance(error, NotCached):
-                self._stats.count_failure(request.tenant, ended, cancelled=not isinstance(error, Exception))
-                self._tell(request, ended, None, error)
-            raise
-        is_due = self._stats.count_answer(request.tenant, response, policy.prices)
-        self._tell(request, response.trace, response, None)
-        if is_due:
-            yield WriteStats(functools.partial(self._stats.flush, wait=False))
-        return response
-
-    def _tell(self, request: Request, trace: Trace, response: Response | None, error: BaseException | None) -> None:
-        if self._observers:
-            self._observers.tell(Ended(request, trace, response, error, self._clock()))
 
     @property
     def engine_names(self) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cachestack.access.principal import Principal
+from cachestack.asked_again import Reading
 from cachestack.bodies.replays import Replay
 from cachestack.bodies.wishes import Wishes
-from cachestack.pipeline import Reading
 from cachestack.requests import Request
 
 

@@ -14,7 +14,6 @@ from cachestack.requests import Chunk, Delta
 from cachestack.stack import CacheStack
 from cachestack.tracing import TraceBuilder
 
-ChunkOrEnd = Chunk | Response
 _MAX_THREADS = 16
 
 

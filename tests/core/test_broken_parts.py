@@ -244,11 +244,12 @@ def test_figures_that_make_no_sense_cost_figures_not_answers(make_stack: MakeSta
     assert stats.seconds_saved == 0.0
 
 
-def test_an_answer_of_another_engine_is_not_kept_as_this_ones(make_stack: MakeStack) -> None:
-    """When the engine is back, its own answer is what is asked for."""
+@pytest.mark.parametrize(("own", "others"), [("large", "small"), ("large", ""), ("", "")])
+def test_an_answer_of_another_engine_is_not_kept_as_this_ones(make_stack: MakeStack, own: str, others: str) -> None:
+    """When the engine is back, its own answer is what is asked for. Two that do not name their model may differ."""
     policy = "default: {fallback: {engine_error: [other_engine], other_engine: spare}}"
     main, spare = Echo(), Echo()
-    spare.model = "small"  # type: ignore[misc]
+    main.model, spare.model = own, others  # type: ignore[misc]
     spare.stream = _generator("a worse answer", result=Generation("a worse answer"))  # type: ignore[method-assign]
     main.stream = _raising(OSError("down"))  # type: ignore[method-assign]
     stack = make_stack(policy, engines={"main": main, "spare": spare}, meaning=False)
