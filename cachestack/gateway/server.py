@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import logging
+import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import uvicorn
@@ -110,8 +112,9 @@ class Gateway:
         assert self._socket is not None, "the gateway has been opened"
         threading.Thread(target=self._warm_up, args=(on_ready,), name="cachestack-warm-up", daemon=True).start()
         try:
-            self._server.run(sockets=[self._socket])
-        except KeyboardInterrupt:  # uvicorn raises it again after an orderly end
+            with _terminated_as_interrupted():
+                self._server.run(sockets=[self._socket])
+        except KeyboardInterrupt:  # uvicorn gives a signal on after an orderly end
             pass
         finally:
             self._socket.close()
@@ -135,6 +138,19 @@ class Gateway:
             on_ready()
         else:
             self.stop()
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """A SIGTERM that uvicorn gives on would end the process before what was counted is written."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _tracing(stack: CacheStack) -> Within:

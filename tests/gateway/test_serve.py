@@ -12,11 +12,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
+from cachestack.bench.gateway_servers import scripted_upstream
 from cachestack.cli.app import main
 from cachestack.errors import ConfigError
 from cachestack.gateway.config import load_config
+from cachestack.stack import CacheStack
 
 READY_S = 30.0
 
@@ -43,6 +46,31 @@ def test_without_a_configuration_it_serves_the_embedded_model_and_ends_cleanly(
             _, err = process.communicate(timeout=30)
     assert process.returncode == 0
     assert "Traceback" not in err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM")
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_counted_is_written_however_it_is_told_to_end(tmp_path: Path, ending: signal.Signals) -> None:
+    """The last hits too, which are counted in memory for a second."""
+    with scripted_upstream() as upstream:
+        engine = {"kind": "openai", "base_url": f"{upstream.url}/v1", "model": "scripted"}
+        file = tmp_path / "gateway.json"
+        file.write_text(json.dumps({"encoder": "none", "engines": {"up": engine}}))
+        command = [sys.executable, "-m", "cachestack", "serve", "--port", "0", "--config", str(file)]
+        environ = {**os.environ, "CACHESTACK_HOME": str(tmp_path / "home")}
+        with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                url = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())[0]
+                body = {"model": "scripted", "messages": [{"role": "user", "content": "Hello?"}]}
+                answers = [httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60) for _ in range(4)]
+                assert [answer.status_code for answer in answers] == [200] * 4
+            finally:
+                process.send_signal(ending)
+                process.wait(30)
+    assert process.returncode == 0
+    with CacheStack.without_engine(encoder="none", home=tmp_path / "home") as stack:
+        stats = stack.stats().by_tenant["default"]
+    assert (stats.requests, stats.semantic.hits) == (4, {"exact": 3})
 
 
 def curl(*arguments: str) -> dict:
