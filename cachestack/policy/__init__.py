@@ -1,0 +1,20 @@
+"""Policies: a section a file."""
+
+from cachestack.policy.limits import LimitsPolicy, RetentionPolicy
+from cachestack.policy.model import DecodePolicy, FallbackPolicy, PrefixPolicy
+from cachestack.policy.prices import PricePolicy
+from cachestack.policy.section import Section
+from cachestack.policy.semantic import SemanticPolicy
+from cachestack.policy.whole import Policy
+
+__all__ = [
+    "DecodePolicy",
+    "FallbackPolicy",
+    "LimitsPolicy",
+    "Policy",
+    "PrefixPolicy",
+    "PricePolicy",
+    "RetentionPolicy",
+    "Section",
+    "SemanticPolicy",
+]
