@@ -108,8 +108,8 @@ TRAPS = (
     Trap(
         "the tenant missing from a partition's digest",
         KEYS,
-        "names = [partition.tenant, partition.user, partition.role]",
-        "names = [partition.user, partition.role]",
+        "= [partition.tenant, partition.user, partition.role]",
+        "= [partition.user, partition.role]",
         "tests/core/test_keys.py::test_partitions_never_collide",
     ),
     Trap(
@@ -154,11 +154,13 @@ TRAPS = (
     # 6: use prolongs a life
     Trap(
         "a hit begins the life anew",
-        "pipeline.py",
-        "                yield from _touch(found.value, trace)\n",
-        "                from cachestack.effects import PublishEntry\n\n"
-        "                again = replace(found.value, created_at_s=asked_at_s, expires_at_s=asked_at_s + 1e6)\n"
-        "                yield PublishEntry(again, None)\n",
+        "serving.py",
+        "    yield from _touch(found.value, trace)\n",
+        "    from dataclasses import replace\n\n"
+        "    from cachestack.effects import PublishEntry\n\n"
+        "    entry = found.value\n"
+        "    end_s = entry.expires_at_s + 1e6\n"
+        "    yield PublishEntry(replace(entry, created_at_s=end_s - 1e6, expires_at_s=end_s), None)\n",
         TTL,
     ),
     Trap(
