@@ -1,0 +1,1 @@
+"""Entries in Redis, shared by processes and machines (extra `redis`)."""
