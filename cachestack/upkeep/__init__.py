@@ -1,0 +1,1 @@
+"""Looking after what is kept: `cachestack doctor`, `backup`, `restore`, `migrate`."""
