@@ -2,7 +2,7 @@
 # make bench      what a kept prefix saves on this machine: figures and a plot in build/bench, in ten minutes
 # make test       the tests, in minutes; the models are fetched first
 # make test-full  all tests, with those that take long or need the package index
-# make lint       ruff, mypy, import-linter
+# make lint       ruff, mypy, import-linter, bandit, pip-audit
 # make models     fetch the embedded models
 # make clean      remove .venv and what the tools left behind (neither models nor state)
 #
@@ -50,6 +50,8 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive cachestack
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --progress-spinner off > /dev/null
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

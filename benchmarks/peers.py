@@ -5,7 +5,9 @@ or started is reported with the reason. GPTCache installs packages while it runs
 it is run with a PATH that has nothing on it, and without a package index.
 
 Over HTTP (ours, LiteLLM's proxy): 16 connections, by turns, the same client, questions and upstream as `cachestack
-bench gateway`. In the process (ours, GPTCache, LangChain's caches): one look-up after the other, by a script of a few
+bench gateway`. Beside them two routes that cache nothing and always answer the same: Starlette's, as in that benchmark,
+and FastAPI's, which reads the body as JSON and answers with as many bytes of it, on the same uvicorn; ours is given as
+a share of each. In the process (ours, GPTCache, LangChain's caches): one look-up after the other, by a script of a few
 lines for each, run in the peer's environment.
 """
 
@@ -22,14 +24,15 @@ import venv
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cachestack.bench.gateway_client import Address, ask_one, load, run
+from cachestack.bench.gateway_client import Address, Load, ask_one, load, run
 from cachestack.bench.gateway_material import MODEL, Prepared, chat_request, kept_question
-from cachestack.bench.gateway_servers import Server, gateway, scripted_upstream
+from cachestack.bench.gateway_servers import BARE_MARK, Server, bare, gateway, scripted_upstream
 from cachestack.bench.machine import server_machine
 
 CONNECTIONS = 16
@@ -92,6 +95,32 @@ LANGCHAIN_MEMORY = "from langchain_core.caches import InMemoryCache\ncache = InM
 LANGCHAIN_SQLITE = (
     "from langchain_community.cache import SQLiteCache\ncache = SQLiteCache(sys.argv[2] + '/cache.db')" + _LANGCHAIN
 )
+FASTAPI = """
+import socket, sys
+from typing import Any
+import uvicorn
+from fastapi import FastAPI
+app = FastAPI()
+answer = {"mark": sys.argv[1], "filler": ""}
+answer["filler"] = "." * (int(sys.argv[2]) - len(str(answer).replace(" ", "")))  # as JSON is written
+
+@app.post("/v1/chat/completions")
+async def answered(body: dict[str, Any]) -> dict[str, str]:
+    return answer
+
+taken = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+taken.bind(("127.0.0.1", 0))
+taken.listen(2048)
+print(taken.getsockname()[1], flush=True)
+config = uvicorn.Config(app, http="httptools", loop="uvloop", ws="none", access_log=False, log_level="warning")
+uvicorn.Server(config).run(sockets=[taken])
+"""
+OUR_GATEWAY, STARLETTE, FASTAPI_ROUTE = (
+    "CacheStack gateway",
+    "no cache: a bare route of Starlette",
+    "no cache: of FastAPI",
+)
+LITELLM = "LiteLLM proxy, cache in memory"
 SCRIPTED_PEERS = {
     "GPTCache, exact, a map in memory": (("gptcache",), GPTCACHE),
     "LangChain InMemoryCache": (("langchain-core",), LANGCHAIN_MEMORY),
@@ -183,6 +212,25 @@ def litellm_proxy(folder: Path, python: Path, upstream: Server) -> Iterator[Addr
                 process.kill()
 
 
+@contextmanager
+def fastapi_route(folder: Path, num_bytes: int) -> Iterator[Address]:
+    """On the uvicorn, httptools and uvloop that this environment has."""
+    same = [f"{name}=={version(name)}" for name in ("uvicorn", "httptools", "uvloop")]
+    python = environment(folder / "fastapi", ["fastapi", *same])
+    script = folder / "fastapi.py.txt"
+    script.write_text(FASTAPI, encoding="utf-8")
+    command = [str(python), str(script), BARE_MARK.decode(), str(num_bytes)]
+    with subprocess.Popen(command, env=apart(folder), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None, "it has a pipe"
+            port = process.stdout.readline().strip()
+            if not port:
+                raise NotMeasured("it does not start")
+            yield Address("127.0.0.1", int(port))
+        finally:
+            process.terminate()
+
+
 def _is_ready(address: Address) -> bool:
     probe = Prepared(b"GET /health/liveliness HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", "")
     try:
@@ -193,29 +241,41 @@ def _is_ready(address: Address) -> bool:
 
 def over_http(folder: Path, seconds: float, rounds: int) -> dict[str, Any]:
     kept = [chat_request(kept_question(number)) for number in range(NUM_KEPT)]
+    for_bare = [Prepared(request.data, BARE_MARK.decode()) for request in kept]
     found: dict[str, Any] = {}
     with ExitStack() as opened:
         upstream = opened.enter_context(scripted_upstream())
-        sides = {"CacheStack gateway": opened.enter_context(gateway(folder, upstream)).address}
+        ours = opened.enter_context(gateway(folder, upstream)).address
+        run(partial(load, ours, kept, 1, num_requests=NUM_KEPT))
+        num_bytes = len(run(partial(ask_one, ours, kept[0])).body)
+        sides = {OUR_GATEWAY: (ours, kept), STARLETTE: (opened.enter_context(bare(num_bytes)).address, for_bare)}
+        try:
+            sides[FASTAPI_ROUTE] = opened.enter_context(fastapi_route(folder, num_bytes)), for_bare
+        except NotMeasured as error:
+            found[FASTAPI_ROUTE] = {"not_measured": str(error)}
         try:
             python = environment(folder / "litellm", ["litellm[proxy]"])
-            sides["LiteLLM proxy, cache in memory"] = opened.enter_context(litellm_proxy(folder, python, upstream))
+            sides[LITELLM] = opened.enter_context(litellm_proxy(folder, python, upstream)), kept
         except NotMeasured as error:
-            found["LiteLLM proxy, cache in memory"] = {"not_measured": str(error)}
-        loads: dict[str, list[Any]] = {name: [] for name in sides}
-        for address in sides.values():
-            run(partial(load, address, kept, 1, num_requests=NUM_KEPT))
+            found[LITELLM] = {"not_measured": str(error)}
+        loads: dict[str, list[Load]] = {name: [] for name in sides}
+        for address, requests in sides.values():
+            run(partial(load, address, requests, 1, num_requests=NUM_KEPT))
         for turn in range(rounds):
             for name in list(sides)[:: 1 if turn % 2 else -1]:
-                loads[name].append(run(partial(load, sides[name], kept, CONNECTIONS, seconds=seconds)))
-        for name, measured in loads.items():
-            times = sorted(one for part in measured for one in part.latencies_s)
-            found[name] = {
-                "per_s": median(part.per_second for part in measured),
-                "p50_ms": 1000 * times[len(times) // 2],
-                "p99_ms": 1000 * times[int(len(times) * 0.99)],
-                "wrong": sum(part.num_wrong for part in measured),
-            }
+                address, requests = sides[name]
+                loads[name].append(run(partial(load, address, requests, CONNECTIONS, seconds=seconds)))
+    for name, measured in loads.items():
+        times = sorted(one for part in measured for one in part.latencies_s)
+        found[name] = {
+            "per_s": median(part.per_second for part in measured),
+            "p50_ms": 1000 * times[len(times) // 2],
+            "p99_ms": 1000 * times[int(len(times) * 0.99)],
+            "wrong": sum(part.num_wrong for part in measured),
+        }
+        if name in (STARLETTE, FASTAPI_ROUTE):  # a ratio is taken within a round
+            both = zip(loads[OUR_GATEWAY], measured, strict=True)
+            found[name]["ours_as_share"] = median(own.per_second / part.per_second for own, part in both)
     return found
 
 
@@ -260,6 +320,8 @@ def main() -> None:
         print(json.dumps(document, indent=2))
         return
     print(table(document["over_http"], f"over HTTP, {CONNECTIONS} connections"), end="\n\n")
+    shares = {name: of["ours_as_share"] for name, of in document["over_http"].items() if "ours_as_share" in of}
+    print("; ".join(f"ours as a share of {name}: {share:.2f}" for name, share in shares.items()), end="\n\n")
     print(table(document["in_process"], "in the process"), end="\n\n")
     machine = document["machine"]
     print(f"{machine['cpu']}, {machine['cores']} cores, load average {machine['load_average']}.")

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from cachestack.calling import acall, acall_in_thread
 from cachestack.decisions import Response
 from cachestack.driver import PATIENCE_S, passing, text_of
-from cachestack.effects import Effect, EngineFailed, Follow, Generate
+from cachestack.effects import Effect, EngineFailed, Follow, Generate, Pause, Revalidate
 from cachestack.engines.base import Computed, Engine, is_async_engine
 from cachestack.leases import Landed, Lease
 from cachestack.performer import Performer
@@ -31,6 +31,7 @@ from cachestack.stores.base import NOT_NOW
 T = TypeVar("T")
 ADrive = AsyncGenerator[Piece | Response, None]
 _Item = Piece | Generation | Computed
+_Waiting = Generate | Follow | Pause | Revalidate
 _NUM_THREADS = min(32, (os.cpu_count() or 1) + 4)
 
 
@@ -65,6 +66,14 @@ async def rest_of(steps: Steps, *, streams: bool) -> ADrive:
             if isinstance(effect, Response):
                 yield effect
                 return
+            if isinstance(effect, Pause):
+                await asyncio.sleep(effect.seconds)
+                result = None
+                continue
+            if isinstance(effect, Revalidate):
+                steps.revalidate(effect)
+                result = None
+                continue
             waiting: AsyncGenerator[Any, None]
             if isinstance(effect, Generate):
                 waiting = _generate(effect, steps.engine(effect), streams=streams)
@@ -106,20 +115,30 @@ class Steps:
         """
         effect = self._resume(None)
         while not isinstance(effect, Response):
-            result = self._performer.at_once(effect)
+            result: Any = None
+            if isinstance(effect, Revalidate):
+                self.revalidate(effect)
+            else:
+                result = self._performer.at_once(effect)
             if result is NOT_NOW:
                 self._effect = effect
                 return None
             effect = self._resume(result)
         return effect
 
+    def revalidate(self, effect: Revalidate) -> None:
+        """Called in the loop's thread."""
+        revalidator = self._performer.revalidator
+        if revalidator is not None:
+            revalidator.in_task(effect)
+
     def engine(self, effect: Generate) -> Engine:
         return self._engines[effect.engine]
 
-    async def advance(self, result: Any) -> Generate | Follow | Response:
-        """Resume the run and perform its effects up to the next one that waits for an engine, or to the end."""
+    async def advance(self, result: Any) -> _Waiting | Response:
+        """Resume the run and perform its effects up to the next one that waits for others, or to the end."""
         effect, self._effect = self._effect, None
-        if isinstance(effect, Generate | Follow):
+        if isinstance(effect, Generate | Follow | Pause):
             return effect
         return await in_worker(functools.partial(self._advance, effect, result))
 
@@ -132,10 +151,10 @@ class Steps:
             finally:
                 self._moving.release()
 
-    def _advance(self, effect: Effect | Response | None, result: Any) -> Generate | Follow | Response:
+    def _advance(self, effect: Effect | Response | None, result: Any) -> _Waiting | Response:
         if effect is None:
             effect = self._resume(result)
-        while not isinstance(effect, Generate | Follow | Response):
+        while not isinstance(effect, _Waiting | Response):
             effect = self._resume(self._perform(effect))
         return effect
 

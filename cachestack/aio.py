@@ -14,6 +14,7 @@ from cachestack.engines.base import Engine
 from cachestack.requests import Chunk, Delta, Request
 
 if TYPE_CHECKING:
+    from cachestack.answers.sameness import Sameness
     from cachestack.explaining import Explanation
     from cachestack.stack import CacheStack
     from cachestack.wrap import Wrapper
@@ -57,6 +58,12 @@ class AsyncCacheStack:
         """As `CacheStack.explain`."""
         return await in_worker(lambda: self.stack.explain(prompt, engine=engine, **options))
 
+    async def same_answer(
+        self, x: str, y: str, question: str | None = None, *, judge: str | Engine | None = None
+    ) -> Sameness:
+        """As `CacheStack.same_answer`."""
+        return await in_worker(lambda: self.stack.same_answer(x, y, question, judge=judge))
+
     async def respond(self, request: Request, engine: Engine) -> Response:
         """Run one request to its end."""
         return await respond_async(self.stack, request, engine)
@@ -76,6 +83,7 @@ class AsyncCacheStack:
 
     async def aclose(self) -> None:
         """As `CacheStack.close`."""
+        await self.stack.revalidations.cancel_here()
         await in_worker(self.stack.close)
 
     async def __aenter__(self) -> AsyncCacheStack:

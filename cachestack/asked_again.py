@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from cachestack.decisions import Reason, Response
+from cachestack.decisions import Reason
 from cachestack.engines.base import Engine
 from cachestack.entries import Entry
 from cachestack.policy import Policy
 from cachestack.requests import Request
 from cachestack.semantic.layer import Asked
 from cachestack.serving import Served
-from cachestack.tracing import TraceBuilder
 
 Read = tuple[Request, Asked | None, Reason | None]
 """The request completed; as the semantic layer sees it, or why it does not."""
@@ -36,13 +35,13 @@ class Reading:
     def keep(self, request: Request, policy: Policy, primary: Engine, read: Read) -> None:
         self._kept = (request, policy, primary, read)
 
-    def served(self, entry: Entry, model: str, trace: TraceBuilder, now_s: float) -> Response:
-        """This request's exact hit."""
+    def served(self, entry: Entry, model: str) -> Served:
+        """This request's exact hits."""
         served = self._served
         if served is None or served.entry is not entry or served.model != model:
             served = Served(entry, model)
             self._served = served if len(entry.answer) <= _MAX_SERVED_CHARS else None
-        return served.response(trace, now_s)
+        return served
 
     def may_hit(self, request: Request, policy: Policy, primary: Engine) -> tuple[Request, Asked] | None:
         """What is to be looked up for a request that was read before, where it is looked up at all."""

@@ -18,9 +18,11 @@ from cachestack.prefix.layer import PrefixLayer
 from cachestack.prefix.pool import BlockPool
 from cachestack.prefix.rows import LogitRows
 from cachestack.requests import Message, Request, Sampling
+from cachestack.semantic.budget.budgets import Budgets
+from cachestack.semantic.budget.keeper import BUDGET_FOLDER
 from cachestack.semantic.verifiers.packing import StatesOf
 from cachestack.stats import Stats
-from cachestack.stores.disk import DiskStore
+from cachestack.stores.opening import open_store
 from cachestack.stores.sums import SumsFile
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from cachestack.semantic.base import Encoder, Index
     from cachestack.semantic.encoder_change import EncoderChange
     from cachestack.stack import CacheStack
+    from cachestack.stores.disk import DiskStore
+    from cachestack.stores.tiered import TieredStore
 
 S = TypeVar("S", bound="CacheStack")
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -45,6 +49,7 @@ def build_local(
     encoder: str | None,
     policies: str | Path | PolicySet | None,
     home: str | Path | None,
+    store: str | None = None,
     device: str | None,
     dtype: str | None,
     request_log: bool = False,
@@ -54,7 +59,7 @@ def build_local(
     from cachestack.engines.transformers.engine import TransformersEngine
 
     engine = TransformersEngine(model or DEFAULT_MODEL, device=device, dtype=dtype)
-    stack = _build(cls, {"local": engine}, encoder, policies, home)
+    stack = _build(cls, {"local": engine}, encoder, policies, home, store=store)
     return _logged(stack, home, wanted=request_log, with_text=request_log_text)
 
 
@@ -64,11 +69,12 @@ def build_without_engine(
     encoder: str | None,
     policies: str | Path | PolicySet | None,
     home: str | Path | None,
+    store: str | None = None,
     request_log: bool = False,
     request_log_text: bool = False,
 ) -> S:
     """A stack for wrapped functions."""
-    stack = _build(cls, {}, encoder, policies, home)
+    stack = _build(cls, {}, encoder, policies, home, store=store)
     return _logged(stack, home, wanted=request_log, with_text=request_log_text)
 
 
@@ -79,11 +85,12 @@ def build_on(
     encoder: str | None,
     policies: str | Path | PolicySet | None,
     home: str | Path | None,
+    store: str | None = None,
     request_log: bool = False,
     request_log_text: bool = False,
 ) -> S:
     """A stack on engines that were opened elsewhere; the first is used unless a request names another."""
-    stack = _build(cls, engines, encoder, policies, home)
+    stack = _build(cls, engines, encoder, policies, home, store=store)
     return _logged(stack, home, wanted=request_log, with_text=request_log_text)
 
 
@@ -96,6 +103,7 @@ def build_remote(
     policies: str | Path | PolicySet | None,
     home: str | Path | None,
     options: Mapping[str, Any],
+    store: str | None = None,
 ) -> S:
     """A stack with one remote engine."""
     from cachestack.engines.remote.anthropic import AnthropicEngine
@@ -106,7 +114,7 @@ def build_remote(
         raise UsageError(f"kind must be openai or anthropic, not {kind!r}")
     folder = Path(home) if home is not None else home_folder()
     engine = classes[kind]("remote", base_url, **{"secret": lasting_secret(folder), **options})
-    return _build(cls, {"remote": engine}, encoder, policies, home)
+    return _build(cls, {"remote": engine}, encoder, policies, home, store=store)
 
 
 def remote_engines(config: Mapping[str, Any], *, home: str | Path | None = None) -> dict[str, RemoteEngine]:
@@ -159,20 +167,23 @@ def _build(
     policies: str | Path | PolicySet | None,
     home: str | Path | None,
     clock: Callable[[], float] = time.time,
+    *,
+    store: str | None = None,
 ) -> S:
     folder = Path(home) if home is not None else home_folder()
     watch = PolicyWatch(policies)
-    store = DiskStore(folder / "entries", clock)
-    encoder_, index, change = _meaning(encoder or DEFAULT_ENCODER, store, folder)
+    opened = open_store(store, folder, clock)
+    encoder_, index, change = _meaning(encoder or DEFAULT_ENCODER, opened, folder)
     return cls(
         engines=engines,
-        store=store,
+        store=opened,
         index=index,
         encoder=encoder_,
         prefix=PrefixLayer(BlockPool(max_bytes=POOL_BYTES), secret=secrets.token_bytes(32)),
         rows=LogitRows(ROW_BYTES, secret=secrets.token_bytes(32)),
         policies=watch,
         stats=Stats(SumsFile(folder / "stats")),
+        budgets=Budgets(folder / BUDGET_FOLDER, clock),
         clock=clock,
         needs_encoder=encoder is not None,
         change=change,
@@ -186,16 +197,17 @@ def _logged(stack: S, home: str | Path | None, *, wanted: bool, with_text: bool)
     return stack
 
 
-def _meaning(name: str, store: DiskStore, folder: Path) -> tuple[Encoder | None, Index | None, EncoderChange | None]:
+def _meaning(
+    name: str, store: DiskStore | TieredStore, folder: Path
+) -> tuple[Encoder | None, Index | None, EncoderChange | None]:
     if name == NO_ENCODER:
         return None, None, None
     from cachestack.semantic.encoder_change import EncoderChange
-    from cachestack.semantic.index import FaissIndex
+    from cachestack.semantic.index_opening import open_index
     from cachestack.semantic.known_encoders import KnownEncoders, RecognisedEncoder
     from cachestack.semantic.opening import lasting_ref, open_encoder
-    from cachestack.semantic.snapshots import INDEX_FOLDER
 
     known = KnownEncoders(folder / "encoders")
     encoder = RecognisedEncoder(open_encoder(name), known, lasting_ref(name))
     change = EncoderChange(store, known, encoder, open_encoder, packer=StatesOf(encoder))
-    return encoder, FaissIndex(store, snapshot_folder=folder / INDEX_FOLDER), change
+    return encoder, open_index(store, folder), change

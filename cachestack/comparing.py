@@ -14,6 +14,7 @@ from cachestack.keys import contract_of
 from cachestack.performer import Performer
 from cachestack.policy import Policy
 from cachestack.requests import Request
+from cachestack.semantic.conversations import kept_context
 from cachestack.semantic.language import identify
 from cachestack.semantic.layer import Asked, bypass_reason, embed_question, partition_of, semantic_lookup
 from cachestack.semantic.single import run_with_one_entry
@@ -55,14 +56,14 @@ def compare_requests(
     stored = run_with_one_entry(
         embed_question(cached, first_policy, languages), None, performer.embed, performer.verify
     )
-    entry = entry_as_if_answered(first, stored, now_s)
+    entry = entry_as_if_answered(first, stored, first_policy, now_s)
     found = run_with_one_entry(
         semantic_lookup(second, policy, languages, now_s), entry, performer.embed, performer.verify
     )
     return Comparison(isinstance(found, Hit), found.reason, differs, found.detail)
 
 
-def entry_as_if_answered(asked: Asked, embedding: Embedding | Reason, now_s: float) -> Entry:
+def entry_as_if_answered(asked: Asked, embedding: Embedding | Reason, policy: Policy, now_s: float) -> Entry:
     """The entry that a finished answer to `asked` would have left, with an empty answer."""
     known = isinstance(embedding, Embedding)
     return Entry(
@@ -83,6 +84,10 @@ def entry_as_if_answered(asked: Asked, embedding: Embedding | Reason, now_s: flo
         encoder=embedding.encoder if known else None,  # type: ignore[union-attr]
         states=embedding.states if known else b"",  # type: ignore[union-attr]
         language=identify(asked.request.question),
+        without_history="" if asked.contract.is_first else asked.contract.group,
+        context=kept_context(asked.contract, asked.request.messages, policy.semantic),
+        principal=asked.request.user,
+        changes="never",
     )
 
 

@@ -48,6 +48,11 @@ class Reason(StrEnum):
     GUARD_REJECTED = "guard_rejected"
     NOT_VALIDATED = "not_validated"
     SENSITIVE_SCOPE = "sensitive_scope"
+    CONTEXT_DIFFERS = "context_differs"
+    SHADOW = "shadow"
+    SUSPENDED = "suspended"
+    DUE = "due"
+    MOVES = "moves"
     # semantic: by meaning not tried (the exact tier was)
     NO_ENCODER = "no_encoder"
     ENCODER_FAILED = "encoder_failed"
@@ -106,6 +111,16 @@ class Reason(StrEnum):
     STORE_FAILED = "store_failed"
     PUBLISHED = "published"
     NOT_FINITE = "not_finite"
+    REFUSAL = "refusal"
+    ERROR_TEXT = "error_text"
+    CUT_OFF = "cut_off"
+    PLACEHOLDER = "placeholder"
+    ASKS_BACK = "asks_back"
+    SECRET = "secret"  # nosec B105: the name of a reason
+    PERSONAL_DATA = "personal_data"
+    UNCONFIRMED = "unconfirmed"
+    DISAGREED = "disagreed"
+    CONFIRMED = "confirmed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +142,22 @@ class Partial(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class Best:
+    """A candidate that was not served: its entry and the first verifier's score. `would_serve`: it would have been,
+    were it not for shadow mode, or for the time that has come to compare."""
+
+    entry: Any
+    score: float
+    would_serve: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Miss:
     """Nothing usable, but what was learnt on the way, so that nothing is done twice.
 
     `vector` is the question's embedding (float32 bytes), or None where matching by meaning does not apply, `states` its
     packed token states; `has_stale` says that there is an expired entry of the very same question that may still serve
-    as a stale answer.
+    as a stale answer. `best` is the candidate that came nearest to being served, where a score says how near.
     """
 
     reason: Reason
@@ -142,6 +167,7 @@ class Miss:
     language: str | None = None
     has_stale: bool = False
     states: bytes = b""
+    best: Best | None = None
 
 
 @dataclass(frozen=True, slots=True)

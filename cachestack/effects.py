@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from cachestack.engines.base import KVRun, Prompt
+from cachestack.engines.base import Engine, KVRun, Prompt
 from cachestack.entries import Entry
 from cachestack.keys import Contract, Partition
 from cachestack.leases import Lease, Seat
+from cachestack.policy import Policy
 from cachestack.requests import Request
 
 
@@ -75,6 +76,47 @@ class Verify:
 
 
 @dataclass(frozen=True, slots=True)
+class Consult:
+    """→ Terms, or None where no budget is kept. What the error budget says of this question; asked for only where the
+    policy has one. Never raises."""
+
+    partition: Partition
+    exact: str
+    language: str | None
+    encoder: str
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class NoteServed:
+    """→ None. An answer was served by meaning under a budget. Never raises, and waits for nothing."""
+
+    request_id: str
+    request: Request
+    partition: Partition
+    exact: str
+    entry: Entry
+    score: float
+    language: str | None
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class NoteMissed:
+    """→ None. The engine answered under a budget what `best` might have. Never raises, and waits for nothing."""
+
+    request: Request
+    partition: Partition
+    exact: str
+    entry: Entry
+    score: float
+    would_serve: bool
+    answer: str
+    language: str | None
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
 class Prepare:
     """→ Prompt."""
 
@@ -106,11 +148,37 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
+class AskFences:
+    """→ whether, as far as the store knows, any process has invalidated something of the tenant's since then."""
+
+    tenant: str
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimQuestion:
+    """→ Claim (this process answers it), TAKEN (another one does), or None: nobody waits for anybody. Raises
+    StoreError."""
+
+    partition: Partition
+    exact: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """→ None, after so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class PublishEntry:
-    """→ whether it was kept: not if it was invalidated while its answer was made. Raises StoreError."""
+    """→ whether it was kept: not if it was invalidated while its answer was made, nor, with `keep_newer`, where there
+    is one that is as new. Raises StoreError."""
 
     entry: Entry
     max_bytes: int | None
+    keep_newer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +196,46 @@ class WriteStats:
     write: Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Prolong:
+    """→ None: a use moves the entry's end, where its policy says so. Raises StoreError."""
+
+    entry: Entry
+    sliding_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Revalidate:
+    """→ None: a new answer to a request that is being served an old one is made in the background. Never waits.
+
+    `by`: the engine that the request is for. At most one is under way for a `key`.
+    """
+
+    request: Request
+    by: Engine
+    key: Hashable
+
+
 Effect = (
-    FindExact | Embed | EmbedFormer | Search | Verify | Prepare | Generate | Follow | PublishEntry | Touch | WriteStats
+    FindExact
+    | Embed
+    | EmbedFormer
+    | Search
+    | Verify
+    | Consult
+    | NoteServed
+    | NoteMissed
+    | Prepare
+    | Generate
+    | Follow
+    | AskFences
+    | ClaimQuestion
+    | Pause
+    | PublishEntry
+    | Touch
+    | WriteStats
+    | Prolong
+    | Revalidate
 )
 
 

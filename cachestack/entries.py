@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cachestack.keys import Partition
@@ -25,6 +25,15 @@ class Entry:
     asked: an answer knows nothing of what happened while it was made. An entry is live while `now < expires_at_s`, and
     may be served as a stale answer, where the policy allows it, until `stale_until_s`.
     `engine_s` is how long the engine took to make the answer. `part_versions` are those of the parts of its prompt.
+    `without_history` is the digest of the contract without the history, where there was one; `context` says what of it
+    the question leaned on (see semantic/context), and is empty where that is not known.
+
+    Where it comes from: `engine` by its name in the stack, `request_id` of the request that was answered, `source`
+    (`engine`; `given` by a library that called the model itself; empty for entries from before this was noted), and
+    `confirmed_by`, the users whose requests got this answer, where the policy asks for that.
+
+    `changes`: how soon another answer is right (never, slow, fast; "" where that was not judged). `own_state`: the
+    answer is about the asker, `principal`. `ends_at_s`: how far its use may move `expires_at_s`; 0 where it may not.
     """
 
     entry_id: str
@@ -49,6 +58,20 @@ class Entry:
     engine_s: float = 0.0
     part_versions: tuple[str, ...] = ()
     states: bytes = b""
+    without_history: str = ""
+    context: str = ""
+    engine: str = ""
+    request_id: str = ""
+    source: str = ""
+    confirmed_by: tuple[str, ...] = ()
+    changes: str = ""
+    own_state: bool = False
+    ends_at_s: float = 0.0
+
+    @property
+    def group(self) -> str:
+        """Within which contracts it is found by meaning."""
+        return self.without_history or self.contract
 
     def is_live(self, now_s: float, max_age_s: float = math.inf) -> bool:
         """Whether it may be served now to someone who takes answers up to `max_age_s` old."""
@@ -60,7 +83,12 @@ class Entry:
         return self._is_of_the_past(now_s) and now_s < min(self.stale_until_s, expired_at_s + stale_within_s)
 
     def _is_of_the_past(self, now_s: float) -> bool:
-        return now_s >= self.created_at_s - CLOCK_SLACK_S
+        begin_s = self.created_at_s
+        return now_s >= begin_s or now_s >= begin_s - min(CLOCK_SLACK_S, self.expires_at_s - begin_s)
+
+    def used(self, now_s: float, sliding_s: float) -> Entry:
+        """The entry after a use, where use prolongs: it never lives beyond `ends_at_s`."""
+        return replace(self, expires_at_s=max(self.expires_at_s, min(self.ends_at_s, now_s + sliding_s)))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values; `vector` and `states` stay bytes."""
@@ -69,19 +97,44 @@ class Entry:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Entry:
         """The entry of `as_dict`. Raises ValueError, KeyError or TypeError for anything else."""
-        fields = dict(values)
-        if fields.pop("v") != ENTRY_VERSION:
-            raise ValueError("entry has another version")
+        fields = brought_forward(values)
         fields["partition"] = Partition(**fields["partition"])
         fields["tags"] = tuple(fields["tags"])
         fields["part_versions"] = tuple(fields.get("part_versions", ()))
+        fields["confirmed_by"] = tuple(fields.get("confirmed_by", ()))
         return Entry(**fields)
+
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""From an older version's fields to those of the version after it. There is no older one yet."""
+
+
+def can_read(version: object) -> bool:
+    """Whether entries of this version can be brought forward to the present one."""
+    while version != ENTRY_VERSION:
+        if not isinstance(version, int) or version not in UPGRADES:
+            return False
+        version += 1
+    return True
+
+
+def brought_forward(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields as the present version has them, without the version. Raises ValueError or KeyError."""
+    fields = dict(values)
+    version = fields.pop("v")
+    if not can_read(version):
+        raise ValueError("entry has another version")
+    while version != ENTRY_VERSION:
+        fields = UPGRADES[version](fields)
+        version += 1
+    return fields
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Partition):
         names: dict[str, Any] = {"tenant": value.tenant, "user": value.user, "role": value.role}
-        return names | {"epoch": value.epoch} if value.epoch else names
+        names |= {"epoch": value.epoch} if value.epoch else {}
+        return names | {"area": value.area} if value.area else names
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from cachestack.entries import ENTRY_VERSION, Entry
+from cachestack.entries import ENTRY_VERSION, Entry, brought_forward, can_read
 from cachestack.errors import EntryTooLarge, InputFileError, UsageError
 from cachestack.keys import KEY_VERSION, moved_exact_key
 from cachestack.semantic.known_encoders import KnownEncoders
@@ -192,7 +192,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     yield number, line
                 elif line.get("format") != FORMAT:
                     raise InputFileError(f"{path} is not a file that `cachestack entries export` wrote")
-                elif line != _HEADER:
+                elif line | {"entry_v": ENTRY_VERSION} != _HEADER or not can_read(line.get("entry_v")):
                     theirs = ", ".join(f"{key} {line.get(key)}" for key in _HEADER if line.get(key) != _HEADER[key])
                     raise InputFileError(f"{path} is of another version ({theirs}): export it with this version")
     except FileNotFoundError:
@@ -213,9 +213,7 @@ def _shown(entry: Entry) -> dict[str, Any]:
 
 def _entry(line: Mapping[str, Any], place: str) -> Entry:
     try:
-        fields = dict(line)
-        if fields.pop("v") != ENTRY_VERSION:
-            raise ValueError("it has another version")
+        fields = brought_forward(line)
         if unknown := set(fields) - set(Entry.__slots__):
             raise ValueError(f"unknown fields {sorted(unknown)}")
         vector = fields["vector"]
@@ -228,13 +226,22 @@ def _entry(line: Mapping[str, Any], place: str) -> Entry:
         raise InputFileError(f"{place}: {where}: {first['msg']}") from None
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise InputFileError(f"{place} is no entry: {error}") from None
-    if not all(map(math.isfinite, (entry.created_at_s, entry.expires_at_s, entry.stale_until_s, entry.engine_s))):
+    if not all(map(math.isfinite, (*_times(entry), entry.engine_s))):
         raise InputFileError(f"{place}: its times must be finite")
     if (entry.vector is None) != (entry.encoder is None) or len(entry.vector or b"") % 4:
         raise InputFileError(f"{place}: a vector needs an encoder, and whole numbers of four bytes")
-    if moved_exact_key(entry.exact, entry.contract, entry.question, entry.partition, entry.partition) is None:
+    if not has_own_key(entry):
         raise InputFileError(f"{place}: its key is not that of its question")
     return entry
+
+
+def has_own_key(entry: Entry) -> bool:
+    """Whether its exact key is that of its question, as this version makes keys: only then can anybody find it."""
+    return moved_exact_key(entry.exact, entry.contract, entry.question, entry.partition, entry.partition) is not None
+
+
+def _times(entry: Entry) -> tuple[float, ...]:
+    return entry.created_at_s, entry.expires_at_s, entry.stale_until_s, entry.ends_at_s
 
 
 def _canaries(known: KnownEncoders, fingerprint: str) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ partition, the contract and the policy, so nobody follows another tenant's fligh
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections import OrderedDict
@@ -28,13 +29,16 @@ _NUM_REMEMBERED = 1024
 
 @dataclass(frozen=True, slots=True)
 class FlightKey:
-    """What must be equal for two requests to share a call. `max_age_s`: how old an answer either accepts."""
+    """What must be equal for two requests to share a call. `max_age_s`: how old an answer either accepts. `until_s`:
+    when the question will mean another time; `user`: whose state it asks for, where it does."""
 
     partition: Partition
     exact: str
     dialect: Dialect
     max_age_s: float
-    policy: Policy
+    policy: Policy = field(hash=False)  # it is large, and mostly one and the same
+    until_s: float = math.inf
+    user: str | None = None
 
 
 class LookAgain:

@@ -11,9 +11,9 @@ import hmac
 import json
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import dropwhile
 from typing import Any
 
@@ -21,6 +21,8 @@ from cachestack.requests import Request, Sampling
 
 KEY_VERSION = "2"
 INSTRUCTING = ("system", "developer")
+_MAX_REMEMBERED_CHARS = 4096
+"""Of longer texts no digest is remembered: callers choose how long they are, and what is remembered holds them."""
 _TUPLE, _ENUM = "\0tuple", "\0enum"  # what JSON has no word for; a function may answer otherwise to a list
 
 
@@ -77,13 +79,15 @@ class Partition:
     """The wall around a set of entries. Two partitions never see each other's entries.
 
     `user` and `role` are None where the policy does not separate by them. `epoch` is the authorisation epoch of who
-    asks: raised when rights were taken away, so that what was kept under the former ones is never met again.
+    asks: raised when rights were taken away, so that what was kept under the former ones is never met again. `area` is
+    empty for all that may be served; no request names another.
     """
 
     tenant: str
     user: str | None = None
     role: str | None = None
     epoch: int = 0
+    area: str = ""
 
     @property
     def digest(self) -> str:
@@ -93,12 +97,14 @@ class Partition:
 @lru_cache(maxsize=4096)
 def _partition_digest(partition: Partition) -> str:
     names: list[str | int | None] = [partition.tenant, partition.user, partition.role]
-    if partition.epoch:
+    if partition.epoch or partition.area:
         names.append(partition.epoch)
+    if partition.area:
+        names.append(partition.area)
     return digest(b"partition", KEY_VERSION.encode(), canonical_json(names))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Contract:
     """What must be equal for a cached answer to be reusable.
 
@@ -106,6 +112,9 @@ class Contract:
     omitted is None and differs from any value. `system` is the digest of the system messages with their roles,
     `history` that of all messages before the last, from the first on that is not one; a system message among them
     leaves its place there. The text of a last message that is the user's is never in it.
+
+    Exact keys take all of it (`digest`). By meaning, questions are matched within a `group`: all but the history, which
+    is compared by what the question leans on.
     """
 
     model: str
@@ -116,17 +125,30 @@ class Contract:
     parameters: str
     part_versions: tuple[str | None, ...] = ()
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        return _contract_digest(self)
+        texts = (self.model, self.version or "", self.parameters, *filter(None, self.part_versions))
+        return (_remembered_digest if sum(map(len, texts)) <= _MAX_REMEMBERED_CHARS else _contract_digest)(self)
+
+    @property
+    def group(self) -> str:
+        """The digest of all but the history; that of a request without one is its `digest`."""
+        return _contract_digest(self if self.is_first else replace(self, history=_digest_of_none(b"history")))
+
+    @property
+    def is_first(self) -> bool:
+        """Whether nothing was said before the last message."""
+        return self.history == _digest_of_none(b"history")
 
 
-@lru_cache(maxsize=256)
 def _contract_digest(contract: Contract) -> str:
     fields = asdict(contract)
     if not contract.part_versions:  # entries from before there were parts keep their keys
         del fields["part_versions"]
     return digest(b"contract", KEY_VERSION.encode(), canonical_json(fields))
+
+
+_remembered_digest = lru_cache(maxsize=256)(_contract_digest)
 
 
 def contract_of(request: Request, model: str) -> Contract:
@@ -154,7 +176,10 @@ def _parameters(request: Request) -> str:
     sampling = request.sampling
     if request.tools or request.extra or request.response_format is not None:
         return _parameters_text(sampling, list(request.tools), request.response_format, dict(request.extra))
-    return _sampling_alone(repr(sampling), sampling)
+    written = repr(sampling)
+    if len(written) > _MAX_REMEMBERED_CHARS:  # stop strings
+        return _parameters_text(sampling, [], None, {})
+    return _sampling_alone(written, sampling)
 
 
 @lru_cache(maxsize=256)

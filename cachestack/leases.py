@@ -79,14 +79,16 @@ class Lease:
 
     def land(self, result: Generation | Computed | Entry) -> None:
         """The answer is there."""
+        made = result.generation if isinstance(result, Computed) else result
+        is_admitted = not isinstance(made, Entry) and self._engine is None and self.admits(made)  # takes its time
         with self._flights.lock:
             if not self._holds() or self._flight.end is not None:
                 return
             if isinstance(result, Entry):
                 self._land(Landed(self.request_id, stale=result, entry_id=result.entry_id), is_kept=False)
                 return
-            made = result.generation if isinstance(result, Computed) else result
-            is_kept = self._engine is None and self.admits(made)
+            assert not isinstance(made, Entry)
+            is_kept = is_admitted
             entry_id = self.entry_id if is_kept else None
             self._land(Landed(self.request_id, made, None, entry_id, self._engine), is_kept=is_kept)
 
@@ -156,6 +158,11 @@ class Seat:
         self._wake: Callable[[], None] | None = None
         self._is_woken = False
         self._lease: Lease | None = None
+
+    @property
+    def begun_at_s(self) -> float:
+        """When that was asked which this follower would share."""
+        return self._flight.asked_at_s
 
     def listen(self, wake: Callable[[], None], *, streams: bool) -> None:
         """`wake` is called, from any thread, where there may be news. `streams`: pieces are passed on to a reader."""

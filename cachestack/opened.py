@@ -19,6 +19,7 @@ class Opened:
         encoder: str | None = None,
         policies: str | Path | PolicySet | None = None,
         home: str | Path | None = None,
+        store: str | None = None,
         device: str | None = None,
         dtype: str | None = None,
         request_log: bool = False,
@@ -27,7 +28,8 @@ class Opened:
         """A stack with the in-process engine.
 
         `model` and `encoder`: a catalogue name, a Hugging Face id or a local folder; the defaults are the embedded
-        models. `encoder="none"` matches exactly only. `home` holds entries and statistics (default: CACHESTACK_HOME).
+        models. `encoder="none"` matches exactly only. `home` holds entries and statistics (default: CACHESTACK_HOME);
+        `store` says where entries are instead: `redis://…` (default: CACHESTACK_STORE; see docs/operations.md).
         `request_log` writes each request's trace there, for `cachestack tail`, without a word of it; with
         `request_log_text`, questions and answers too.
         Models are loaded at the first request that needs them.
@@ -40,6 +42,7 @@ class Opened:
             encoder=encoder,
             policies=policies,
             home=home,
+            store=store,
             device=device,
             dtype=dtype,
             request_log=request_log,
@@ -54,6 +57,7 @@ class Opened:
         encoder: str | None = None,
         policies: str | Path | PolicySet | None = None,
         home: str | Path | None = None,
+        store: str | None = None,
         request_log: bool = False,
         request_log_text: bool = False,
     ) -> Self:
@@ -65,6 +69,7 @@ class Opened:
             encoder=encoder,
             policies=policies,
             home=home,
+            store=store,
             request_log=request_log,
             request_log_text=request_log_text,
         )
@@ -79,6 +84,7 @@ class Opened:
         encoder: str | None = None,
         policies: str | Path | PolicySet | None = None,
         home: str | Path | None = None,
+        store: str | None = None,
         **options: Any,
     ) -> Self:
         """A stack with an engine behind HTTP: any server that speaks OpenAI's API, or Anthropic's.
@@ -89,6 +95,13 @@ class Opened:
         from cachestack.build import build_remote
 
         opened: Self = build_remote(
-            cast(Any, cls), base_url, kind=kind, encoder=encoder, policies=policies, home=home, options=options
+            cast(Any, cls),
+            base_url,
+            kind=kind,
+            encoder=encoder,
+            policies=policies,
+            home=home,
+            store=store,
+            options=options,
         )
         return opened

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, assert_never, cast
+from typing import Any, Protocol, assert_never, cast
 
 from cachestack.decisions import Reason
 from cachestack.effects import (
+    AskFences,
+    ClaimQuestion,
+    Consult,
     Effect,
     Embed,
     Embedding,
@@ -17,8 +21,13 @@ from cachestack.effects import (
     FindExact,
     Follow,
     Generate,
+    NoteMissed,
+    NoteServed,
+    Pause,
     Prepare,
+    Prolong,
     PublishEntry,
+    Revalidate,
     Search,
     Touch,
     Verify,
@@ -36,6 +45,7 @@ from cachestack.errors import (
 )
 from cachestack.keys import Partition
 from cachestack.semantic.base import Encoder, Index, StatesPacker
+from cachestack.semantic.budget.budgets import Budgets
 from cachestack.semantic.encoder_change import EncoderChange
 from cachestack.semantic.index_counts import IndexCounts
 from cachestack.semantic.question_encoder import QuestionEncoder
@@ -43,13 +53,21 @@ from cachestack.semantic.verifiers.base import Agreement
 from cachestack.semantic.verifiers.known import shelf_of
 from cachestack.semantic.verifiers.packing import StatesOf
 from cachestack.semantic.verifiers.shelf import VerifierShelf
-from cachestack.stores.base import NOT_NOW, AtOnce, EntryStore, NotNow
+from cachestack.stores.base import NOT_NOW, AtOnce, Claiming, EntryStore, NotNow
 
 log = logging.getLogger("cachestack")
 _PURGE_EVERY_S = 600.0
 _REST_S = 10.0
 """How long nothing is written for a tenant after a write has failed: it may have failed after seconds of waiting for a
 lock, and the next request must not wait as long."""
+
+
+class Revalidator(Protocol):
+    """Makes new answers in the background: in a thread, or in a task of the running loop. Neither waits or raises."""
+
+    def in_thread(self, effect: Revalidate) -> None: ...
+
+    def in_task(self, effect: Revalidate) -> None: ...
 
 
 class Performer:
@@ -70,15 +88,19 @@ class Performer:
         packer: StatesPacker | None = None,
         change: EncoderChange | None = None,
         verifiers: VerifierShelf | None = None,
+        budgets: Budgets | None = None,
     ) -> None:
+        self.budgets = budgets
         self._needs_encoder = needs_encoder
         self.packer = StatesOf(encoder) if packer is None and encoder is not None else packer
         self._verifiers = shelf_of() if verifiers is None else verifiers
         self.change = change
+        self._revalidator: Callable[[], Revalidator | None] = lambda: None
         self._former: QuestionEncoder | None = None
         self._has_embedded = False
         self.store = store
         self._at_once = cast(AtOnce, store) if hasattr(store, "find_exact_at_once") else None
+        self._claiming = cast(Claiming, store) if hasattr(store, "claim") else None
         self.encoder = encoder  # sets `_questions`
         self._index = index
         self._clock = clock
@@ -95,6 +117,15 @@ class Performer:
         self._encoder = encoder
         self._questions = None if encoder is None else QuestionEncoder(encoder, self.packer)
 
+    @property
+    def revalidator(self) -> Revalidator | None:
+        """Without one, stale answers are served and no new ones made. It is not kept alive: it belongs to the stack."""
+        return self._revalidator()
+
+    @revalidator.setter
+    def revalidator(self, revalidator: Revalidator) -> None:
+        self._revalidator = weakref.ref(revalidator)
+
     def perform(self, effect: Effect, engines: Mapping[str, Engine]) -> Any:
         """The result that the effect's docstring names."""
         writes_for = _writes_for(effect)
@@ -108,7 +139,7 @@ class Performer:
             self._store_failed(error, writes_for)
             raise
         except Exception as error:
-            if not isinstance(effect, FindExact | Search | PublishEntry | Touch):
+            if not isinstance(effect, FindExact | Search | ClaimQuestion | PublishEntry | Touch | Prolong):
                 raise
             self._store_failed(error, writes_for)
             raise StoreError(f"{type(error).__name__}: {error}") from error
@@ -121,11 +152,11 @@ class Performer:
             return None
         return NOT_NOW
 
-    def find_exact_at_once(self, partition: Partition, exact: str) -> Entry | NotNow | None:
+    def find_exact_at_once(self, partition: Partition, exact: str, moment: object = None) -> Entry | NotNow | None:
         if self._at_once is None:
             return NOT_NOW
         try:
-            return self._at_once.find_exact_at_once(partition, exact)
+            return self._at_once.find_exact_at_once(partition, exact, moment)
         except Exception:  # `perform` tries it, and tells
             return NOT_NOW
 
@@ -176,6 +207,8 @@ class Performer:
         return None if counts is None else counts()
 
     def close(self) -> None:
+        if self.budgets is not None:
+            self.budgets.close()
         for questions in (self._questions, self._former):
             if questions is not None:
                 questions.close()
@@ -239,15 +272,30 @@ class Performer:
     def _search(self, effect: Search) -> list[Candidate] | Reason:
         if self._index is None:
             return []
+        if effect.partition.user is not None and self._was_never_written(effect.partition):
+            return []  # most users have nothing of their own: the index makes no group for each
         try:
             return self._index.search(
-                effect.partition, effect.contract.digest, effect.vector, effect.encoder, effect.num_candidates
+                effect.partition, effect.contract.group, effect.vector, effect.encoder, effect.num_candidates
             )
         except StoreError:
             raise
         except Exception as error:
             self._warn("the index cannot be searched; questions are only matched exactly", error)
             return Reason.INDEX_FAILED
+
+    def _was_never_written(self, partition: Partition) -> bool:
+        """It counts from where a partition counts that nobody writes to."""
+        return self.store.latest(partition) == self.store.latest(replace(partition, area="nothing"))
+
+    def _is_fenced(self, tenant: str, since_s: float) -> bool:
+        """A store that cannot tell is like one where nothing was invalidated: its entries could not be found either."""
+        has_fence = getattr(self.store, "has_fence_since", None)
+        try:
+            return has_fence is not None and bool(has_fence(tenant, since_s))
+        except Exception as error:
+            self._warn("invalidations by other processes cannot be read", error)
+            return False
 
     def _perform(self, effect: Effect, engines: Mapping[str, Engine]) -> Any:
         match effect:
@@ -261,13 +309,26 @@ class Performer:
                 return self._search(effect)
             case Verify():
                 return self.verify(effect)
+            case Consult():
+                return None if self.budgets is None else self.budgets.consult(effect)
+            case NoteServed():
+                return None if self.budgets is None else self.budgets.served(effect, engines)
+            case NoteMissed():
+                return None if self.budgets is None else self.budgets.missed(effect)
             case Prepare(engine, request):
                 token_engine = engines[engine]
                 assert is_token_engine(token_engine), "only token engines prepare prompts"
                 return token_engine.prepare(request)
-            case PublishEntry(entry, max_bytes):
+            case AskFences(tenant, since_s):
+                return self._is_fenced(tenant, since_s)
+            case ClaimQuestion(partition, exact):
+                return None if self._claiming is None else self._claiming.claim(partition, exact)
+            case Pause(seconds):
+                time.sleep(seconds)
+                return None
+            case PublishEntry(entry, max_bytes, keep_newer):
                 self._move(entry.partition)
-                kept = self.store.put(entry, max_bytes)
+                kept = self.store.put(entry, max_bytes, keep_newer=keep_newer)
                 self._purge_when_due()
                 return kept
             case Touch(partition, entry_id):
@@ -275,6 +336,11 @@ class Performer:
                 return self.store.touch(partition, entry_id, self._clock())
             case WriteStats(write):
                 return write()
+            case Prolong(entry, sliding_s):
+                return self.store.prolong(entry.partition, entry.entry_id, self._clock(), sliding_s)
+            case Revalidate():
+                revalidator = self.revalidator
+                return None if revalidator is None else revalidator.in_thread(effect)
             case Generate() | Follow():
                 raise AssertionError("the driver performs what waits for an engine")
             case _:
@@ -284,9 +350,11 @@ class Performer:
 def _writes_for(effect: Effect) -> str | None:
     """The tenant whose entries the effect would change."""
     match effect:
-        case PublishEntry(entry, _):
+        case PublishEntry(entry):
             return entry.partition.tenant
         case Touch(partition, _):
             return partition.tenant
+        case Prolong(entry, _):
+            return entry.partition.tenant
         case _:
             return None

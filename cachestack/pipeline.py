@@ -20,9 +20,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cachestack.asked_again import Read, Reading
+from cachestack.claiming import claimed
 from cachestack.continuation import Interrupted
 from cachestack.decisions import Bypass, Hit, Layer, Miss, Outcome, Reason, Response
-from cachestack.effects import Effect, EngineFailed, FindExact, Follow, Generate, Prepare
+from cachestack.effects import (
+    AskFences,
+    Effect,
+    EngineFailed,
+    FindExact,
+    Follow,
+    Generate,
+    NoteMissed,
+    NoteServed,
+    Prepare,
+    Revalidate,
+)
 from cachestack.engines.base import Computed, Engine, Prompt, is_token_engine
 from cachestack.entries import Entry
 from cachestack.errors import (
@@ -44,9 +56,16 @@ from cachestack.leases import Landed, Lease, Seat
 from cachestack.policy import Policy
 from cachestack.prefix.layer import PrefixLayer, PrefixPlan
 from cachestack.requests import Generation, Request
-from cachestack.semantic.layer import Asked, bypass_reason, max_served_age, partition_of, semantic_lookup
+from cachestack.semantic.admission.confirming import SameAnswer, same_text
+from cachestack.semantic.admission.disclosures import belongs_to_somebody
+from cachestack.semantic.budget.terms import score_of
+from cachestack.semantic.freshness.life import life_of, max_served_age, serves_stale
+from cachestack.semantic.language import identify
+from cachestack.semantic.layer import Asked, bypass_reason, partition_of, semantic_lookup
+from cachestack.semantic.scopes import find_live_exact, has_own_scope, lookup_in_scopes, of_user
 from cachestack.serving import replay, serve, share
-from cachestack.settling import Answer, not_admitted, settle
+from cachestack.settling import Admissions, Answer, settle
+from cachestack.stores.base import Claim
 from cachestack.tracing import TraceBuilder
 
 Run = Generator[Effect, Any, Response]
@@ -70,6 +89,8 @@ class Pipeline:
     new_id: Callable[[], str] = lambda: secrets.token_hex(12)
     flights: Flights | None = field(default_factory=Flights)
     """None: every request calls the engine by itself."""
+    same_answer: SameAnswer = same_text
+    """Whether two users were answered the same, where answers are to be confirmed."""
 
     def run(
         self,
@@ -78,11 +99,13 @@ class Pipeline:
         primary: Engine,
         trace: TraceBuilder,
         reading: Reading | None = None,
+        *,
+        refreshing: bool = False,
     ) -> Run:
         """One request through all layers. Returns the Response; raises what the engine raised.
 
         `trace` is the caller's, so that it can be read after a failure too. `reading` is the caller's where it asks
-        the same Request again.
+        the same Request again. `refreshing`: a stale answer is being served meanwhile, and only a new one will do.
         """
         asked_at_s = self.clock()
         since = 0 if self.flights is None else self.flights.moment
@@ -96,17 +119,23 @@ class Pipeline:
         else:
             found: Hit[Entry] | Miss | Bypass
             try:
-                found = yield from semantic_lookup(asked, policy, self.encoder_languages, asked_at_s)
+                lookup = lookup_in_scopes if has_own_scope(request, policy) else semantic_lookup
+                found = yield from lookup(asked, policy, self.encoder_languages, asked_at_s, refreshing=refreshing)
             except StoreError as error:
                 found = Bypass(Reason.STORE_UNAVAILABLE, {"error": str(error)})
             if isinstance(found, Hit):
-                return (yield from serve(found, trace))
+                if found.reason is Reason.STALE:
+                    yield Revalidate(request, primary, self._flight_key(asked, policy, asked_at_s))
+                response = yield from serve(found, trace, policy.retention.sliding_s, asked_at_s)
+                if "budget" in found.detail:
+                    yield _noted(asked, policy, found, trace.request_id)
+                return response
             looked_up = found
         place: Lease | Seat | None = None
         if asked is not None and isinstance(looked_up, Miss) and request.store and not request.only_if_cached:
             got = yield from self._place(asked, policy, trace.request_id, asked_at_s, since)
             if isinstance(got, Hit):
-                return (yield from serve(got, trace))
+                return (yield from serve(got, trace, policy.retention.sliding_s, asked_at_s))
             place = got
         try:
             return (yield from self._called(request, policy, primary, trace, asked, asked_at_s, looked_up, place))
@@ -120,20 +149,31 @@ class Pipeline:
         """This request's place among those that are the same and under way. A Hit: one of them has just ended."""
         if self.flights is None:
             return None
-        max_age_s = max_served_age(asked.request, policy)
-        key = FlightKey(asked.partition, asked.exact, asked.request.dialect, max_age_s, policy)
+        key = self._flight_key(asked, policy, asked_at_s)
+        has_own = has_own_scope(asked.request, policy)
         while True:
             place = self.flights.join(key, request_id, asked_at_s=asked_at_s, since=since)
+            if isinstance(place, Seat) and (yield from _is_void(place, asked.partition.tenant)):
+                self.flights.detach(asked.partition.tenant)
+                continue
             if place is not LookAgain:
                 assert not isinstance(place, type)
                 return place
             since = self.flights.moment
             try:
-                entry: Entry | None = yield FindExact(asked.partition, asked.exact)
+                hit = yield from find_live_exact(asked, policy, self.clock(), own_too=has_own)
             except StoreError:
-                entry = None
-            if entry is not None and entry.is_live(self.clock(), max_age_s):
-                return Hit(Reason.EXACT, entry, {"entry_id": entry.entry_id})
+                hit = None
+            if hit is not None:
+                return hit
+
+    def _flight_key(self, asked: Asked, policy: Policy, asked_at_s: float) -> FlightKey:
+        """ "Tomorrow" is not the same question on two days, nor "my order" from two users."""
+        request, life = asked.request, life_of(asked.request, policy, asked_at_s)
+        max_age_s = max_served_age(request, policy)
+        user = request.user if life.own_state else None
+        flown = of_user(asked) if has_own_scope(request, policy) and _is_alone(request, policy) else asked
+        return FlightKey(flown.partition, flown.exact, request.dialect, max_age_s, policy, life.until_s, user)
 
     def _called(
         self,
@@ -152,7 +192,6 @@ class Pipeline:
         if request.only_if_cached:
             trace.add(Layer.DECODE, Outcome.BYPASS, Reason.NOT_CACHED)
             raise NotCached("nothing cached serves this request, and it forbids calling the model")
-        has_stale = isinstance(looked_up, Miss) and looked_up.has_stale
         lease = place
         if isinstance(place, Seat):
             landed: Landed | Lease = yield Follow(place)
@@ -160,10 +199,42 @@ class Pipeline:
                 return share(landed, trace)
             lease = landed
         assert not isinstance(lease, Seat)
+        claim: Claim | None = None
+        if lease is not None and asked is not None and not _is_alone(request, policy):
+            got = yield from claimed(asked, policy, self.clock)
+            if isinstance(got, Hit):
+                return (yield from serve(got, trace, policy.retention.sliding_s, asked_at_s))
+            claim = got
+        is_kept = False
+        try:
+            made = self._made(request, policy, primary, trace, asked, asked_at_s, looked_up, lease, claim)
+            response = yield from made
+            is_kept = response.hit_id is not None and response.trace.served_from == "engine"
+            return response
+        finally:
+            if claim is not None:
+                claim.end(is_kept=is_kept)
+
+    def _made(
+        self,
+        request: Request,
+        policy: Policy,
+        primary: Engine,
+        trace: TraceBuilder,
+        asked: Asked | None,
+        asked_at_s: float,
+        looked_up: Miss | Bypass,
+        lease: Lease | None,
+        claim: Claim | None,
+    ) -> Run:
+        """The engine's answer, settled."""
+        has_stale = isinstance(looked_up, Miss) and looked_up.has_stale
         new_id = self.new_id()
+        admissions = Admissions(request, policy)
         if lease is not None:
             lease.entry_id = new_id
-            lease.admits = lambda made: not_admitted(request, policy, Answer(made, is_own=True)) is None
+            is_kept = asked is not None and life_of(request, policy, asked_at_s).is_kept(asked_at_s)
+            lease.admits = lambda made: is_kept and admissions.is_for_all(made)
         try:
             answer = yield from self._answer(request, policy, primary, trace, asked if has_stale else None, lease)
         except Interrupted:
@@ -177,9 +248,32 @@ class Pipeline:
                 lease.land(answer)
             return replay(answer, trace)
         entry_id = yield from settle(
-            new_id, asked, asked_at_s, looked_up, policy, self.encoder_languages, answer, trace
+            new_id,
+            asked,
+            asked_at_s,
+            looked_up,
+            policy,
+            self.encoder_languages,
+            answer,
+            trace,
+            admissions,
+            self.same_answer,
+            keep_newer=claim is not None,
         )
         made = answer.generation
+        best = looked_up.best if isinstance(looked_up, Miss) else None
+        if best is not None and policy.budget.is_on and asked is not None and is_whole(answer):
+            yield NoteMissed(
+                request,
+                asked.partition,
+                asked.exact,
+                best.entry,
+                best.score,
+                best.would_serve,
+                made.text,
+                identify(request.question),
+                policy,
+            )
         return Response(made.text, trace.trace(), made.usage, made.finish_reason, entry_id, made.body, made.is_text)
 
     def _read(self, request: Request, policy: Policy, primary: Engine, reading: Reading | None) -> Read:
@@ -217,7 +311,7 @@ class Pipeline:
         """
         attempts: list[tuple[str, Engine, Reason | None]]
         failure: EngineFailed | None = None
-        for step in ("first", *policy.fallback.engine_error):
+        for step in ("first", *policy.on_engine_error):
             match step:
                 case "first":
                     attempts = [(PRIMARY, primary, None)]
@@ -243,7 +337,7 @@ class Pipeline:
                     if lease is not None:
                         lease.begin(None if is_own else engine.name)
                     generation = yield from self._generate(name, engine, request, policy, trace, lease)
-                    return Answer(generation, is_own)
+                    return Answer(generation, is_own, engine.name)
                 except EngineFailed as error:
                     failure = error
                     detail: dict[str, Any] = {"error": f"{type(error.cause).__name__}: {error.cause}"}
@@ -265,8 +359,8 @@ class Pipeline:
             entry: Entry | None = yield FindExact(asked.partition, asked.exact)
         except StoreError:
             return None
-        within_s = policy.fallback.stale_within_s
-        usable = entry is not None and entry.is_stale(self.clock(), max_served_age(asked.request, policy), within_s)
+        within_s = policy.stale_if_error_s
+        usable = entry is not None and serves_stale(entry, asked.request, policy, self.clock(), within_s)
         return entry if usable else None
 
     def _other(self, policy: Policy) -> tuple[str, Engine]:
@@ -325,6 +419,35 @@ class Pipeline:
             return generation
         finally:
             plan.release()
+
+
+def _is_alone(request: Request, policy: Policy) -> bool:
+    """Whether no other user may share this request's call: each must be answered for itself to confirm the other, and
+    what belongs to one stays with one."""
+    return policy.admission.confirmations > 0 or belongs_to_somebody(request.question, request.system, policy.admission)
+
+
+def _noted(asked: Asked, policy: Policy, found: Hit[Entry], request_id: str) -> NoteServed:
+    request, score = asked.request, score_of(found.detail)
+    language = identify(request.question)
+    return NoteServed(request_id, request, asked.partition, asked.exact, found.value, score, language, policy)
+
+
+def is_whole(answer: Answer) -> bool:
+    """Whether another answer may be compared with it."""
+    made = answer.generation
+    return answer.is_own and made.is_text and made.finish_reason == "stop" and bool(made.text.strip())
+
+
+def _is_void(seat: Seat, tenant: str) -> Generator[Effect, Any, bool]:
+    """Whether another process has invalidated what is being made; then the seat is given up."""
+    is_void: bool = True
+    try:
+        is_void = yield AskFences(tenant, seat.begun_at_s)
+        return is_void
+    finally:
+        if is_void:
+            seat.end()
 
 
 def _is_hopeless(cause: Exception) -> bool:

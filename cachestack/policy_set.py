@@ -26,7 +26,7 @@ from cachestack.policy import Policy
 DEFAULT = "default"
 _TOP_KEYS = ("unknown_tenants", "default", "tenants")
 _UNKNOWN = ("default", "refuse")
-_SETS = ("walls", "languages")
+_SETS = ("walls", "languages", "refused", "stable_tags")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class PolicySet:
     def parse(text: str, source: str) -> PolicySet:
         """As `load`, from text; `source` is named in errors."""
         try:
-            document = yaml.load(text, Loader=_StrictLoader)
+            document = yaml.load(text, Loader=_StrictLoader)  # nosec B506: a safe loader, and stricter
         except yaml.YAMLError as error:
             problem = " ".join(str(error).split()).replace('"<unicode string>", ', "")
             raise PolicyError(f"{source}: not valid YAML: {problem}") from error
@@ -226,7 +226,7 @@ def _place(name: str) -> str:
 def _flatten(values: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
     for key, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and not above:  # a section; a mapping within one is a value
             rows += _flatten(value, f"{above}{key}.")
         else:
             rows.append((f"{above}{key}", sorted(value) if key in _SETS and isinstance(value, list) else value))

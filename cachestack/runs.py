@@ -17,9 +17,13 @@ from cachestack.pipeline import Pipeline, Run
 from cachestack.policy import Policy
 from cachestack.policy_watch import PolicyWatch
 from cachestack.requests import Request
-from cachestack.semantic.layer import max_served_age
+from cachestack.semantic.freshness.life import max_served_age, serves
 from cachestack.stats import Stats
+from cachestack.tally import sums_of_answer, sums_of_trace, sums_of_work
 from cachestack.tracing import TraceBuilder
+
+_TOUCH_EVERY_S = 0.25
+"""Of uses that come faster than this, one is noted: only the order of eviction depends on them."""
 
 
 class Runs:
@@ -55,22 +59,42 @@ class Runs:
         trace = trace or TraceBuilder(self._pipeline.new_id(), request.tenant)
         return self._counted(request, policy, engine, trace, reading, counts_not_cached)
 
-    def again(self, request: Request, engine: Engine, trace: TraceBuilder, reading: Reading) -> Response | None:
+    def again(
+        self, request: Request, engine: Engine, trace: TraceBuilder, reading: Reading, moment: object = None
+    ) -> Response | None:
         """As `CacheStack.again`."""
         policy = self.policies.current().policy(request.tenant)
         known = reading.may_hit(request, policy, engine)
         if known is None or self._stats.is_due:
             return None
-        request, asked = known
+        whole, asked = known
         now_s = self._clock()
-        entry = self._performer.find_exact_at_once(asked.partition, asked.exact)
-        if not isinstance(entry, Entry) or not entry.is_live(now_s, max_served_age(request, policy)):
+        entry = self._performer.find_exact_at_once(asked.partition, asked.exact, moment)
+        if not isinstance(entry, Entry) or policy.retention.sliding_s is not None:
             return None
-        if not self._performer.touch_at_once(asked.partition, entry.entry_id):
+        if not serves(entry, whole, policy, now_s, max_served_age(whole, policy)):
             return None
-        response = reading.served(entry, request.model, trace, now_s)
-        self._stats.count_answer(request.tenant, response, policy.prices)
+        served = reading.served(entry, whole.model)
+        if not 0 <= now_s - served.touched_s < _TOUCH_EVERY_S:
+            if not self._performer.touch_at_once(asked.partition, entry.entry_id):
+                return None
+            served.touched_s = now_s
+        response = served.response(trace, now_s)
+        self._stats.count_hit(request.tenant, served.kind(policy.prices), response.trace.seconds)
         self._tell(request, response.trace, response, None)
+        return response
+
+    def refresh(self, request: Request, engine: Engine) -> Run:
+        """A run that makes a new answer while a stale one is served. What it takes is counted; a request it is not."""
+        policy = self.policies.current().policy(request.tenant)
+        trace = TraceBuilder(self._pipeline.new_id(), request.tenant)
+        try:
+            response = yield from self._pipeline.run(request, policy, engine, trace, refreshing=True)
+        except BaseException:
+            self._stats.count_work(request.tenant, sums_of_work(sums_of_trace(trace.trace())))
+            raise
+        sums = sums_of_answer(response.trace, response.usage, policy.prices)
+        self._stats.count_work(request.tenant, sums_of_work(sums))
         return response
 
     def _counted(

@@ -10,6 +10,7 @@ from cachestack.histogram import Histogram, quantile
 
 if TYPE_CHECKING:
     from cachestack.policy_watch import PolicyState
+    from cachestack.semantic.budget.report import ClassReport
     from cachestack.semantic.encoder_change import Progress
     from cachestack.semantic.index_counts import IndexCounts
 
@@ -50,7 +51,11 @@ class TenantStats:
     `priced_by`: by which price table, with its date, so many requests were priced. `answers`: how long answers took, by
     where they came from (`Trace.served_from`). `tokens_replayed`: prompt and answer of what the cache served.
     `engine_timeouts` of `engine_errors` were silent for longer than the policy allows; `shared_calls` are requests that
-    were answered by another request's call of the engine.
+    were answered by another request's call of the engine. `kept` and `not_kept` count answers by the reason: as what
+    they were kept (`stored`; `personal_data`, `unconfirmed`, … for their user alone), or why they were not. `audits` of
+    hits by meaning were asked afresh, after they had been answered; `audit_cost` of `cost` is theirs. `freshness`:
+    answers that were made, by how soon they change (never, slow, fast), and of all of them those whose life was
+    shortened for it, and those not kept. `revalidations`: new answers made in the background, by how that ended.
     """
 
     requests: int
@@ -83,6 +88,13 @@ class TenantStats:
     ttft: Histogram
     per_token: Histogram
     priced_by: Mapping[str, int] = field(default_factory=dict)
+    kept: Mapping[str, int] = field(default_factory=dict)
+    not_kept: Mapping[str, int] = field(default_factory=dict)
+    right_hit_reports: int = 0
+    audits: int = 0
+    audit_cost: float = 0.0
+    freshness: Mapping[str, int] = field(default_factory=dict)
+    revalidations: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def fallback_rate(self) -> float:
@@ -102,17 +114,21 @@ class TenantStats:
 class Snapshot:
     """All tenants' statistics at one moment. `reembedding`: how far this process is with entries of an encoder before;
     None where there was none. `index`: the vectors that this process holds, and how; None where there is no index.
-    `policy`: which policies this process follows; None where it follows none."""
+    `policy`: which policies this process follows; None where it follows none. `budgets`: the error budgets that this
+    process keeps, by tenant and class."""
 
     by_tenant: Mapping[str, TenantStats]
     reembedding: Progress | None = None
     index: IndexCounts | None = None
     policy: PolicyState | None = None
+    budgets: Mapping[str, Mapping[str, ClassReport]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = {"tenants": {name: stats.as_dict() for name, stats in sorted(self.by_tenant.items())}}
         values |= {} if self.reembedding is None else {"reembedding": _plain(self.reembedding)}
         values |= {} if self.policy is None else {"policy": _plain(self.policy)}
+        if self.budgets:
+            values["budgets"] = {t: {c: r.as_dict() for c, r in of.items()} for t, of in self.budgets.items()}
         return values if self.index is None else values | {"index": self.index.as_dict()}
 
 
@@ -153,6 +169,13 @@ def tenant_stats(sums: Mapping[str, float]) -> TenantStats:
         ttft=Histogram(_counts(sums, "ttft_s"), float(sums.get("ttft_total_s", 0.0))),
         per_token=Histogram(_counts(sums, "per_token_s"), float(sums.get("per_token_total_s", 0.0))),
         priced_by=_under(sums, "priced_by."),
+        kept=_under(sums, "kept."),
+        not_kept=_under(sums, "not_kept."),
+        right_hit_reports=int(sums.get("right_hit_reports", 0)),
+        audits=int(sums.get("audits", 0)),
+        audit_cost=float(sums.get("audit_cost", 0.0)),
+        freshness=_under(sums, "freshness."),
+        revalidations=_under(sums, "revalidations."),
     )
 
 

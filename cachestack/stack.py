@@ -10,6 +10,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cachestack.afresh import Afresh
+from cachestack.answers.comparer import AnswerComparer
+from cachestack.answers.sameness import Sameness
 from cachestack.asked_again import Reading
 from cachestack.asking import Prompt, as_request
 from cachestack.comparing import Comparison, compare_requests
@@ -31,9 +34,11 @@ from cachestack.policy_watch import PolicyWatch
 from cachestack.prefix.layer import PrefixLayer
 from cachestack.prefix.rows import LogitRows
 from cachestack.requests import Request
+from cachestack.revalidating import Revalidations
 from cachestack.runs import Runs
 from cachestack.score import TextScoring
 from cachestack.semantic.base import Encoder, Index, StatesPacker
+from cachestack.semantic.budget.budgets import Budgets
 from cachestack.semantic.encoder_change import EncoderChange
 from cachestack.semantic.verifiers.known import shelf_of
 from cachestack.semantic.verifiers.packing import languages_served
@@ -47,6 +52,7 @@ if TYPE_CHECKING:
     from cachestack.clients.calling import Principal
 
 C = TypeVar("C")
+Refreshing = tuple[Run, Mapping[str, Engine]]
 MAX_AT_ONCE_CHARS = 64 * 1024
 
 
@@ -72,6 +78,7 @@ class CacheStack(Opened, InProcess):
         needs_encoder: bool = True,
         packer: StatesPacker | None = None,
         change: EncoderChange | None = None,
+        budgets: Budgets | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._policies = policies if isinstance(policies, PolicyWatch) else PolicyWatch(policies)
@@ -90,12 +97,20 @@ class CacheStack(Opened, InProcess):
             packer=packer,
             change=change,
             verifiers=shelf_of(self._engines),
+            budgets=Budgets(None, clock) if budgets is None else budgets,
         )
         self._observers = Observers()
+        self._answers = AnswerComparer(_encoder_of(self.performer))  # which outlives the stack
         self._finalizer = weakref.finalize(self, _close, self._stats, self.performer)  # at the interpreter's end, too
         self._flights = Flights()
         self._pipeline = Pipeline(self._engines, prefix, languages_served(encoder), clock=clock, flights=self._flights)
+        assert self.performer.budgets is not None, "a stack keeps budgets"
+        self.budgets: Budgets = self.performer.budgets
+        self.budgets.ask = Afresh(self._pipeline, self.performer, self._stats)
+        self.budgets.compare = self._answers.is_same
         self._runs = Runs(self._pipeline, self._policies, self.performer, self._stats, self._observers, clock)
+        self.revalidations = Revalidations(_refreshing(self._runs, self._engines), self.performer, _fates(self._stats))
+        self.performer.revalidator = self.revalidations
 
     @property
     def policies(self) -> PolicySet:
@@ -206,6 +221,20 @@ class CacheStack(Opened, InProcess):
             pair = [completed(r, policies.policy(r.tenant), self.engine(None)) for r in pair]
         return compare_requests(pair[0], pair[1], policies.policy, self.performer, self._clock())
 
+    def same_answer(
+        self, x: str, y: str, question: str | None = None, *, judge: str | Engine | None = None
+    ) -> Sameness:
+        """Whether two answers to `question` say the same: `.same` is True, False, or None where it can't be told.
+
+        `judge`: an engine, or the name of one of the stack's, that is asked where the rest does not know; None: nobody
+        is. It has 20 s; what goes wrong with it, or with the encoder, makes nothing the same. Nothing is stored or
+        counted. See `cachestack.answers.compare`.
+        """
+        self._check_open()
+        if not all(isinstance(text, str) for text in (x, y, question or "")):
+            raise UsageError("same_answer compares two texts; give the answers' texts and, if known, the question's")
+        return self._answers.compare(x, y, question, self.engine(judge) if isinstance(judge, str) else judge)
+
     def stats(self) -> Snapshot:
         """Statistics of all tenants, earlier runs on the same home included."""
         change = self.performer.change
@@ -216,6 +245,7 @@ class CacheStack(Opened, InProcess):
             reembedding=progress,
             index=self.performer.index_counts(),
             policy=self._policies.state(),
+            budgets=self.budgets.reports(self._runs.policies.current().policy),
         )
 
     def observe(self, observer: Observer) -> Callable[[], None]:
@@ -225,15 +255,38 @@ class CacheStack(Opened, InProcess):
         """
         return self._observers.add(observer)
 
-    def report_wrong(self, hit_id: str, *, tenant: str) -> bool:
-        """Report that the answer `hit_id` (`Response.hit_id`) was wrong: its entry is removed and the report counted.
+    def report_wrong(self, hit_id: str, *, tenant: str, remove: bool = False) -> bool:
+        """Report that an answer was wrong. `hit_id`: the request's id (`Response.trace.request_id`) of a hit by meaning
+        under an error budget, or an entry's (`Response.hit_id`).
 
-        Returns whether there was such an entry of this tenant; if not, nothing is counted.
+        By the request's id, that question never gets that entry again; with `remove` the entry goes as well. By the
+        entry's id it always goes. Returns whether there was such a hit or entry of this tenant; if not, nothing is
+        counted.
         """
+        self._check_open()
+        hit = self.budgets.report(tenant, hit_id, wrong=True, policy=self.policies.policy(tenant))
+        if hit is not None:
+            if remove:
+                self.invalidate(tenant=tenant, entry=hit.entry_id)
+            self._stats.count(tenant, wrong_hit_reports=1)
+            return True
         removed = self.invalidate(tenant=tenant, entry=hit_id)
         if removed:
             self._stats.count(tenant, wrong_hit_reports=1)
         return removed > 0
+
+    def report_hit(self, hit_id: str, *, tenant: str, wrong: bool) -> bool:
+        """As `report_wrong` and `report_right`, by the request's id alone: no entry goes."""
+        self._check_open()
+        hit = self.budgets.report(tenant, hit_id, wrong=wrong, policy=self.policies.policy(tenant))
+        if hit is not None:
+            self._stats.count(tenant, **{"wrong_hit_reports" if wrong else "right_hit_reports": 1})
+        return hit is not None
+
+    def report_right(self, hit_id: str, *, tenant: str) -> bool:
+        """Report that the hit by meaning `hit_id` (`Response.trace.request_id`) was right: it is counted, and loosens
+        nothing. Returns whether there was such a hit of this tenant."""
+        return self.report_hit(hit_id, tenant=tenant, wrong=False)
 
     def invalidate(
         self,
@@ -266,6 +319,7 @@ class CacheStack(Opened, InProcess):
 
     def close(self) -> None:
         """Write what is pending. A closed stack takes no more requests; those that are under way end, uncached."""
+        self.revalidations.close()
         try:
             self._finalizer()
         finally:
@@ -307,13 +361,16 @@ class CacheStack(Opened, InProcess):
         run = self._runs.open(request, engine, trace, reading, counts_not_cached=counts_not_cached)
         return run, {**self._engines, PRIMARY: engine}
 
-    def again(self, request: Request, engine: Engine, trace: TraceBuilder, reading: Reading) -> Response | None:
+    def again(
+        self, request: Request, engine: Engine, trace: TraceBuilder, reading: Reading, moment: object = None
+    ) -> Response | None:
         """The answer to a request that was read before, where it is an exact hit that needs no waiting; counted.
 
         None: nothing was done; `open_run` is the way. What it gives is what that would, in a tenth of the time.
+        Requests that were there before the first call with one `moment` may have the store's state as of that call.
         """
         self._check_open()
-        return self._runs.again(request, engine, trace, reading)
+        return self._runs.again(request, engine, trace, reading, moment)
 
     def _start(self, request: Request, engine: Engine) -> Drive:
         run, engines = self.open_run(request, engine)
@@ -337,6 +394,19 @@ class CacheStack(Opened, InProcess):
         if name not in self._engines:
             raise UsageError(f"no engine is named {name!r}; there are: {', '.join(self._engines)}")
         return self._engines[name]
+
+
+def _refreshing(runs: Runs, engines: Mapping[str, Engine]) -> Callable[[Request, Engine], Refreshing]:
+    """Without the stack, which may go while one is under way."""
+    return lambda request, engine: (runs.refresh(request, engine), {**engines, PRIMARY: engine})
+
+
+def _fates(stats: Stats) -> Callable[[str, str], None]:
+    return lambda tenant, fate: stats.count(tenant, **{f"revalidations__{fate}": 1})
+
+
+def _encoder_of(performer: Performer) -> Callable[[], Encoder | None]:
+    return lambda: performer.encoder
 
 
 def _close(stats: Stats, performer: Performer) -> None:

@@ -60,8 +60,7 @@ class Stats:
         self._flushing = threading.Lock()
         self._sums: dict[str, Counter[str]] = defaultdict(Counter)
         self._read: dict[str, Counter[str]] | None = None  # the record as last read, with what was added since
-        self._hits: defaultdict[tuple[str, HitKind], list[float]] = defaultdict(list)  # not yet among the sums
-        self._num_hits = 0
+        self._hits: list[tuple[str, HitKind, float]] = []  # not yet among the sums
         self._warned = False
         self._process = os.getpid()
 
@@ -78,18 +77,25 @@ class Stats:
         """Count an answered request. True: the caller is to see that `flush` is called, which may wait for a file."""
         if (kind := kind_of_hit(response.trace, response.usage, prices)) is None:
             return self._add(tenant, sums_of_answer(response.trace, response.usage, prices))
+        self.count_hit(tenant, kind, response.trace.seconds)
+        return self.is_due
+
+    def count_hit(self, tenant: str, kind: HitKind, seconds: float) -> None:
+        """Count an exact hit with nothing besides. Of one kind best the same object each time."""
         self._after_fork()
         with self._lock:
-            self._hits[tenant, kind].append(response.trace.seconds)
-            self._num_hits += 1
-            if self._num_hits >= _MAX_HITS:
+            self._hits.append((tenant, kind, seconds))
+            if len(self._hits) >= _MAX_HITS:
                 self._add_up()
-        return self.is_due
 
     def count_failure(self, tenant: str, trace: Trace, *, cancelled: bool) -> None:
         """Count a request that ended without an answer."""
         failure = Counter({"cancelled" if cancelled else "failed": 1})
         self._flush_if(self._add(tenant, sums_of_trace(trace) + failure))
+
+    def count_work(self, tenant: str, sums: Mapping[str, float]) -> None:
+        """Add what was done for a tenant beside its requests."""
+        self._flush_if(self._add(tenant, sums))
 
     def snapshot(self) -> Snapshot:
         """What has been counted by now, by all processes that share the record.
@@ -136,10 +142,12 @@ class Stats:
 
     def _add_up(self) -> None:
         """With the lock held."""
-        for (tenant, kind), seconds in self._hits.items():
-            self._sums[tenant].update(sums_of_hits(kind, seconds))
+        alike: dict[tuple[str, int], tuple[HitKind, list[float]]] = {}  # by identity: equal ones add up all the same
+        for tenant, kind, seconds in self._hits:
+            alike.setdefault((tenant, id(kind)), (kind, []))[1].append(seconds)
+        for (tenant, _), (kind, all_seconds) in alike.items():
+            self._sums[tenant].update(sums_of_hits(kind, all_seconds))
         self._hits.clear()
-        self._num_hits = 0
 
     def _flush_if(self, due: bool) -> None:
         if due:
@@ -184,7 +192,7 @@ class Stats:
             self._process = os.getpid()
             self._lock, self._flushing = threading.Lock(), threading.Lock()
             self._sums = defaultdict(Counter)
-            self._hits, self._num_hits = defaultdict(list), 0
+            self._hits = []
 
     def _warn(self, error: StoreError) -> None:
         if not self._warned:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cachestack.decisions import Layer, Outcome, Reason, Trace
@@ -13,6 +13,13 @@ from cachestack.policy import PricePolicy
 from cachestack.requests import Usage
 
 Sums = Counter[str]
+KEPT = frozenset(
+    (
+        *(Reason.STORED, Reason.TRUNCATED, Reason.SECRET, Reason.PERSONAL_DATA),
+        *(Reason.CONFIRMED, Reason.UNCONFIRMED, Reason.DISAGREED),
+    )
+)
+"""As what an answer is kept; the prefix layer tells of its own publishing under the same step."""
 _EXACT_HIT = f"{Layer.SEMANTIC.value}.{Outcome.HIT.value}.{Reason.EXACT.value}"
 
 
@@ -36,7 +43,7 @@ def sums_of_answer(trace: Trace, usage: Usage, prices: PricePolicy) -> Sums:
     return sums
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class HitKind:
     """All that statistics take from an exact hit with nothing besides, but its time. Most requests of a busy cache
     are of few kinds, and cost little where those of a kind are added up together."""
@@ -45,9 +52,6 @@ class HitKind:
     saved_s: float
     model: str
     prices: PricePolicy
-
-    def __hash__(self) -> int:
-        return hash((self.usage, self.saved_s, self.model))
 
 
 def kind_of_hit(trace: Trace, usage: Usage, prices: PricePolicy) -> HitKind | None:
@@ -102,9 +106,29 @@ def sums_of_trace(trace: Trace) -> Sums:
             _add_seconds(sums, "ttft", detail["ttft_s"])
             if detail["new_tokens"] > 1:
                 _add_seconds(sums, "per_token", detail["decode_s"] / (detail["new_tokens"] - 1))
-        elif step.layer is Layer.SETTLE and step.outcome is Outcome.FAILED:
-            sums["store_failures"] += 1
+        elif step.layer is Layer.SETTLE:
+            if step.outcome is Outcome.FAILED:
+                sums["store_failures"] += 1
+            elif step.outcome is Outcome.BYPASS:
+                sums[f"not_kept.{step.reason.value}"] += 1
+            elif step.reason in KEPT:
+                sums[f"kept.{step.reason.value}"] += 1
+        if step.layer is Layer.SETTLE and (changes := detail.get("changes")):
+            is_bound = str(detail["bound"]) not in ("retention.ttl_s", "ttl_s")
+            sums[f"freshness.{changes}"] += 1
+            sums["freshness.not_kept" if step.reason is Reason.MOVES else "freshness.shortened"] += is_bound
     return sums
+
+
+_WORK = (
+    *("tokens.prefilled", "tokens.reused", "tokens.generated", "cost", "priced_", "engine_", "ttft_", "per_token_"),
+    *("store_failures", "shared_calls", "freshness."),
+)
+
+
+def sums_of_work(sums: Mapping[str, float]) -> dict[str, float]:
+    """What engines and stores did, without the request that it was for."""
+    return {name: n for name, n in sums.items() if name.startswith(_WORK) and not name.startswith("cost_saved")}
 
 
 def _add_seconds(sums: Sums, name: str, seconds: float) -> None:

@@ -16,6 +16,7 @@ from cachestack.models.shelf import ModelShelf, ModelState
 
 if TYPE_CHECKING:
     from cachestack.engines.transformers.engine import TransformersEngine
+    from tests.redis_server import RedisServer
     from tests.upstream.server import Upstream
 
 # Before anything imports Hugging Face's libraries, which read it once. Sub-processes inherit it.
@@ -78,3 +79,12 @@ def _ready(models_dir: Path, model: KnownModel) -> Path:
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
     return shelf.path(model)
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A server for all tests; each store on it has keys of its own."""
+    from tests.redis_server import running
+
+    with running(tmp_path_factory.mktemp("redis")) as server:
+        yield server

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from cachestack.access.api_key import PREFIX, read_key
+from cachestack.access.api_key import PREFIX
 from cachestack.access.jwt_tokens import TokenReader
 from cachestack.access.key_store import KeyStore
 from cachestack.access.principal import Kind, Principal, epoch_of
@@ -46,13 +46,15 @@ class OpenAuthenticator:
     is_open = True
 
     def __init__(self, tenant: str = "default", *, is_admin_open: bool = False) -> None:
-        self._tenant = tenant
+        self._client, self._admin = Principal(tenant), Principal(tenant, kind="admin")
         self._is_admin_open = is_admin_open
 
     def authenticate(self, headers: Mapping[str, str], kind: Kind = "client") -> Principal:
-        if kind == "admin" and not self._is_admin_open:
+        if kind == "client":
+            return self._client
+        if not self._is_admin_open:
             raise AccessDenied("this needs an admin key; make one with `cachestack keys create --admin`")
-        return Principal(self._tenant, kind=kind)
+        return self._admin
 
 
 class CredentialsAuthenticator:
@@ -87,11 +89,10 @@ class CredentialsAuthenticator:
         return principal
 
     def _of_key(self, credential: str) -> Principal:
-        parts = read_key(credential)
-        record = None if parts is None else self._keys.find(*parts)
-        if record is None:
+        principal = self._keys.principal_of(credential)
+        if principal is None:
             raise AccessDenied(_NOT_VALID)
-        return self._keys.principal(record)
+        return principal
 
     def _of_token(self, credential: str, tokens: TokenReader) -> Principal:
         claims = tokens.read(credential)

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ CREATE TABLE epochs(tenant TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL
 CREATE TABLE state(generation INTEGER NOT NULL);
 INSERT INTO state VALUES (1);
 PRAGMA user_version = {VERSION};
-"""
+"""  # nosec B608: a number of ours
 _KEYS = """
 SELECT k.id, tenant, user, role, kind, name, digest, created_s, expires_s, revoked_s, last_used_s
 FROM keys k LEFT JOIN uses u ON k.id = u.id ORDER BY created_s, k.id
@@ -108,6 +108,38 @@ class KeyFile:
             (epoch,) = self._connection.execute(query, (tenant,)).fetchone()
             self._connection.execute("INSERT OR REPLACE INTO epochs VALUES (?, ?, ?, ?)", (tenant, kind, name, epoch))
             return int(epoch)
+
+    def absorb(self, records: Iterable[KeyRecord], epochs: Mapping[tuple[str, str, str], int]) -> int:
+        """Take in another file's keys and epochs; returns how many keys are new. What is revoked in either is revoked,
+        and of two epochs the higher holds: nobody is let in who would not be by one of the two alone."""
+        num_new = 0
+        with self._change():
+            for r in records:
+                values = (
+                    r.key_id,
+                    r.tenant,
+                    r.user,
+                    r.role,
+                    r.kind,
+                    r.name,
+                    r.digest,
+                    r.created_s,
+                    r.expires_s,
+                    r.revoked_s,
+                )
+                done = self._connection.execute(
+                    "INSERT OR IGNORE INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
+                )
+                num_new += done.rowcount
+                query = "UPDATE keys SET revoked_s = coalesce(revoked_s, ?) WHERE id = ?"
+                self._connection.execute(query, (r.revoked_s, r.key_id))
+            for scope, epoch in epochs.items():
+                query = (
+                    "INSERT INTO epochs VALUES (?, ?, ?, ?) "
+                    "ON CONFLICT(tenant, kind, name) DO UPDATE SET epoch = max(epoch, excluded.epoch)"
+                )
+                self._connection.execute(query, (*scope, epoch))
+        return num_new
 
     def note_uses(self, uses: dict[str, float]) -> None:
         with self._errors(), self._transaction():

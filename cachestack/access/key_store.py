@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from cachestack.access.api_key import KeyRecord, digest_of, matches, new_id, new_secret, read_id, write_key
+from cachestack.access.api_key import KeyRecord, digest_of, matches, new_id, new_secret, read_id, read_key, write_key
 from cachestack.access.key_file import FOLDER, NAME, KeyFile, create_file
 from cachestack.access.principal import Kind, Principal, check_name, epoch_of
 from cachestack.errors import StoreError, UsageError
@@ -19,6 +19,7 @@ from cachestack.errors import StoreError, UsageError
 FRESH_S = 0.25
 """How old what is in memory may be: within it a revoked key may still be accepted."""
 USED_EVERY_S = 3600.0
+_MAX_MATCHED = 4096
 
 T = TypeVar("T")
 log = logging.getLogger("cachestack")
@@ -60,6 +61,7 @@ class KeyStore:
         self._noted: dict[str, float] = {}
         self._uses: dict[str, float] = {}
         self._process = os.getpid()
+        self._matched: tuple[_Known, dict[str, tuple[KeyRecord, Principal]]] = self._known, {}
 
     def exists(self) -> bool:
         """Whether there ever was a key here; what has been revoked counts."""
@@ -121,12 +123,36 @@ class KeyStore:
         record = self._known.keys.get(key_id)
         if not matches(record, secret) or record is None:
             return None
+        return record if self._is_live(record) else None
+
+    def _is_live(self, record: KeyRecord) -> bool:
+        """Where it is, its use is noted."""
         now_s = self._clock()
         if not record.is_live(now_s):
-            return None
-        if now_s - (self._noted.get(key_id) or record.last_used_s or 0.0) >= USED_EVERY_S:
-            self._note_use(key_id, now_s // USED_EVERY_S * USED_EVERY_S)
-        return record
+            return False
+        if now_s - (self._noted.get(record.key_id) or record.last_used_s or 0.0) >= USED_EVERY_S:
+            self._note_use(record.key_id, now_s // USED_EVERY_S * USED_EVERY_S)
+        return True
+
+    def principal_of(self, key: str) -> Principal | None:
+        """Whom a key stands for, where `find` would find it. While the file says the same, a key's digest is made
+        once; whether it has expired is looked at each time."""
+        self._refresh_if_due()
+        known, (of, matched) = self._known, self._matched
+        if of is not known or len(matched) >= _MAX_MATCHED:
+            matched = {}
+            self._matched = known, matched
+        found = matched.get(key)
+        if found is None or not self._is_live(found[0]):
+            parts = read_key(key)
+            record = None if parts is None else self.find(*parts)
+            if record is None:
+                return None
+            principal = self.principal(record)
+            if self._known is known:
+                matched[key] = record, principal
+            return principal
+        return found[1]
 
     def epoch(self, tenant: str, user: str | None, role: str | None) -> int:
         """The highest of the epochs that this principal stands under; 0 where none was ever raised.

@@ -143,6 +143,8 @@ class Limiter:
 
     def release(self, lease: Lease) -> None:
         """The request has ended, however it did."""
+        if not lease.accounts:
+            return
         with self._lock:
             if not lease.is_open:
                 return

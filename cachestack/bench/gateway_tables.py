@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cachestack.bench.markdown import markdown_table
-from cachestack.bench.semantic_tables import Table
+from cachestack.bench.tables import Table, run_notes, targets_table
 
 
 def tables(document: Mapping[str, Any]) -> list[Table]:
     found = [_exact(document), _others(document)]
-    if document["targets"]:
-        found.append(_targets(document))
-    return found
-
-
-def as_markdown(document: Mapping[str, Any]) -> str:
-    """The tables, the machine under them."""
-    parts = [markdown_table(table.head, table.rows) for table in tables(document)]
-    return "\n\n".join([*parts, "\n".join(notes(document))]) + "\n"
+    return found + targets_table(document)
 
 
 def notes(document: Mapping[str, Any]) -> list[str]:
@@ -35,13 +26,7 @@ def notes(document: Mapping[str, Any]) -> list[str]:
         f"The client: uvloop and httptools in a process of its own, {share:.0%} of a core at most.",
         f"Results: {document['agreement']['wrong']} wrong, {document['streams']['errors']} broken streams.",
     ]
-    if machine["busy"]:
-        found.append(
-            f"The machine was busy (load average {machine['load_average']}): these figures are no measurement."
-        )
-    if document["quick"]:
-        found.append("A quick run: it shows that the benchmark works, and is no measurement.")
-    return found
+    return found + run_notes(document)
 
 
 def _exact(document: Mapping[str, Any]) -> Table:
@@ -68,11 +53,3 @@ def _others(document: Mapping[str, Any]) -> Table:
         (f"memory over {document['rss_requests']:,} hits", "–" if grown is None else f"{grown / 2**20:+.2f} MiB"),
     )
     return Table(("besides", ""), rows)
-
-
-def _targets(document: Mapping[str, Any]) -> Table:
-    rows = tuple(
-        (t["name"], f"{t['value']:.3g}", f"{t['sense']} {t['bound']:g}", "yes" if t["met"] else "NO")
-        for t in document["targets"]
-    )
-    return Table(("target", "measured", "aim", "met"), rows)

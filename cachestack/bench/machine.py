@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -136,8 +137,11 @@ def encoder_machine(encoder: str) -> Machine:
     )
 
 
-def server_machine() -> Machine:
-    """For measurements without any model."""
+SERVER_PACKAGES = ("starlette", "uvicorn", "httptools", "uvloop", "orjson", "httpx")
+
+
+def server_machine(packages: Sequence[str] = SERVER_PACKAGES) -> Machine:
+    """For measurements without any model. Of `packages` those that are installed are named."""
     return Machine(
         cpu=cpu_name(),
         cores=num_cores(),
@@ -150,6 +154,13 @@ def server_machine() -> Machine:
         cpu_capability="",
         flags={},
         versions={"python": platform.python_version()}
-        | {name: metadata.version(name) for name in ("starlette", "uvicorn", "httptools", "uvloop", "orjson", "httpx")},
+        | {name: version for name in packages if (version := _version(name)) is not None},
         load_average=load_average(),
     )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

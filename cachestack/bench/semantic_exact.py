@@ -22,19 +22,23 @@ from cachestack.stack import CacheStack
 
 NUM_KEPT = 500
 _NUM_FIRST = 50
+_ANSWER = "Open the settings, choose the account, and confirm the change with the code that you are sent. " * 3
 
 
 def exact_hits(
     stack: CacheStack, texts: Sequence[str], num_hits: int, report: Report, timer: Callable[[], float]
 ) -> Exact:
     """`num_hits` of each kind, by turns, over questions that are kept on disk; the first few are not counted."""
-    kept = texts[:NUM_KEPT]
-    total = len(kept) + num_hits
+    texts = texts[:NUM_KEPT]
+    total = len(texts) + num_hits
     answers: dict[str, str] = {}
-    for number, text in enumerate(kept):
+    for number, text in enumerate(texts):
         report("exact hits", number, total)
         new = replace(_request(text), lookup=False)  # a question much like it may be kept already
-        answers[text] = stack.respond(new, FunctionEngine("bench", MODEL, lambda: "An answer. " * 20)).text
+        made = stack.respond(new, FunctionEngine("bench", MODEL, lambda: _ANSWER))
+        if made.hit_id is not None:  # what holds personal data is kept for its user alone, and here there is none
+            answers[text] = made.text
+    kept = list(answers)
     series: dict[str, list[float]] = {"store": [], "lookup": [], "answer": []}
     num_wrong = 0
     for number in range(-_NUM_FIRST, num_hits):

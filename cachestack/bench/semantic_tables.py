@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from cachestack.bench.markdown import as_ratio, markdown_table
+from cachestack.bench.markdown import as_ratio
+from cachestack.bench.tables import Table, run_notes, targets_table
 
 GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
 def tables(document: Mapping[str, Any]) -> list[Table]:
     found = [_times(document), _index(document)]
-    if document["targets"]:
-        found.append(_targets(document))
-    return found
-
-
-def as_markdown(document: Mapping[str, Any]) -> str:
-    """The tables, the machine under them."""
-    parts = [markdown_table(table.head, table.rows) for table in tables(document)]
-    return "\n\n".join([*parts, "\n".join(notes(document))]) + "\n"
+    return found + targets_table(document)
 
 
 def notes(document: Mapping[str, Any]) -> list[str]:
@@ -45,13 +31,7 @@ def notes(document: Mapping[str, Any]) -> list[str]:
         f"Embedding over the bare forward: {as_ratio(ratio)}, {document['embedding']['median_ms']} ms.",
         f"Results: {document['agreement']['wrong']} wrong.",
     ]
-    if machine["busy"]:
-        found.append(
-            f"The machine was busy (load average {machine['load_average']}): these figures are no measurement."
-        )
-    if document["quick"]:
-        found.append("A quick run: it shows that the benchmark works, and is no measurement.")
-    return found
+    return found + run_notes(document)
 
 
 def _times(document: Mapping[str, Any]) -> Table:
@@ -89,11 +69,3 @@ def _index(document: Mapping[str, Any]) -> Table:
         ("memory of the process at its peak", "–" if peak is None else f"{peak:.2f} GiB"),
     ]
     return Table(("index", ""), tuple(rows))
-
-
-def _targets(document: Mapping[str, Any]) -> Table:
-    rows = tuple(
-        (t["name"], f"{t['value']:.3g}", f"{t['sense']} {t['bound']:g}", "yes" if t["met"] else "NO")
-        for t in document["targets"]
-    )
-    return Table(("target", "measured", "aim", "met"), rows)

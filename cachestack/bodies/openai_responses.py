@@ -46,7 +46,7 @@ def read_response(models: Models, body: dict[str, Any], given: Given) -> Call:
     text = fields.mapping("text")
     wanted = text.pop("format", None) if set(text) <= {"format"} else text  # beside a format, all of it counts
     marks = {} if instructions is None else {"instructions": True}
-    is_stateful = any(fields.rest.get(name) for name in _STATE) or _refers(body["input"])
+    is_stateful = any(map(fields.rest.get, _STATE)) or _refers(body["input"]) or may_change(fields.rest.get("prompt"))
     asked = Asked("openai.responses", turns, sampling, tools, wanted, fields.rest, marks, is_stateful)
     offered = models.find(model)
     request = request_of(asked, offered, model, body, given)
@@ -81,3 +81,8 @@ def _add_input(turns: Turns, given: Any) -> None:
 def _refers(given: Any) -> bool:
     """Whether there are items that only the provider has."""
     return isinstance(given, list) and any(item.get("type") == "item_reference" for item in given)
+
+
+def may_change(prompt: Any) -> bool:
+    """Whether a prompt that the provider keeps may be another one tomorrow."""
+    return bool(prompt) and not (isinstance(prompt, Mapping) and prompt.get("version"))

@@ -21,7 +21,8 @@ from cachestack.errors import CacheStackError
 
 COMMANDS = (
     "demo", "serve", "ask", "classify", "measure", "warm", "lint", "bench",
-    "eval", "corpus", "policy", "keys", "stats", "top", "tail", "explain", "entries", "invalidate", "models",
+    "eval", "corpus", "policy", "keys", "stats", "budget", "report", "top", "tail", "explain", "entries", "invalidate",
+    "models", "doctor", "backup", "restore", "migrate",
 )  # fmt: skip
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130

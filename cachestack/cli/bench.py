@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cachestack.cli.bench_shown import print_document, warn_if_busy
+from cachestack.cli.bench_store import store
 from cachestack.cli.options import ModelOption
-from cachestack.cli.output import JsonOption, plain_table, print_json, print_table, stage_bars, warn
+from cachestack.cli.output import JsonOption, plain_table, print_json, print_table, stage_bars
 from cachestack.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
-    from cachestack.bench.machine import Machine
     from cachestack.bench.prefix import MakePeer
     from cachestack.bench.prompt import FewShot
     from cachestack.models.manifest import Report
 
 app = typer.Typer(help="Measure on this machine; results are checked, not only timed.", no_args_is_help=True)
+app.command("store")(store)
 PEERS = ("llama-cpp",)
 
 
@@ -122,26 +124,12 @@ def semantic(
         from cachestack.bench.semantic import bench_semantic
 
         machine = encoder_machine(DEFAULT_ENCODER)
-        _warn_if_busy(machine)
+        warn_if_busy(machine)
         settings = FULL if full else QUICK if quick else Settings()
         document = bench_semantic(settings, machine, report=report).to_json()
-    if json:
-        print_json(document)
-    else:
-        from cachestack.bench.semantic_tables import as_markdown, notes, tables
+    from cachestack.bench.semantic_tables import notes, tables
 
-        if markdown:
-            typer.echo(as_markdown(document), nl=False)
-        else:
-            for table in tables(document):
-                shown = plain_table(*table.head)
-                for row in table.rows:
-                    shown.add_row(*row)
-                print_table(shown)
-            for note in notes(document):
-                typer.echo(note)
-    if not document["agreement"]["holds"]:
-        raise typer.Exit(1)
+    print_document(document, tables, notes, markdown=markdown, json=json)
 
 
 @app.command("gateway")
@@ -163,27 +151,14 @@ def gateway(
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name), "gateway") from error
     from cachestack.bench.gateway_settings import QUICK, Settings
-    from cachestack.bench.gateway_tables import as_markdown, notes, tables
+    from cachestack.bench.gateway_tables import notes, tables
     from cachestack.bench.machine import server_machine
 
     with stage_bars("bench gateway") as report:
         machine = server_machine()
-        _warn_if_busy(machine)
+        warn_if_busy(machine)
         document = bench_gateway(QUICK if quick else Settings(), machine, report=report).to_json()
-    if json:
-        print_json(document)
-    elif markdown:
-        typer.echo(as_markdown(document), nl=False)
-    else:
-        for table in tables(document):
-            shown = plain_table(*table.head)
-            for row in table.rows:
-                shown.add_row(*row)
-            print_table(shown)
-        for note in notes(document):
-            typer.echo(note)
-    if not document["agreement"]["holds"]:
-        raise typer.Exit(1)
+    print_document(document, tables, notes, markdown=markdown, json=json)
 
 
 def _measured(
@@ -204,7 +179,7 @@ def _measured(
 
         engine = TransformersEngine(name)
         machine = this_machine(engine)
-        _warn_if_busy(machine)
+        warn_if_busy(machine)
         make_peer = None
         if peer is not None:
             make_peer = _peer_maker(name, gguf, machine.threads, opened, report)
@@ -212,14 +187,6 @@ def _measured(
         if reps is not None:
             settings = replace(settings, reps=reps)
         return bench_prefix(engine, settings, machine, make_peer=make_peer, report=report).to_json()
-
-
-def _warn_if_busy(machine: Machine) -> None:
-    if machine.is_busy:
-        warn(
-            f"the machine is busy: load average {machine.load_average} on {machine.cores} cores; wait until it is "
-            "quiet, or take these figures for a trial"
-        )
 
 
 def _peer_maker(model: str, gguf: Path | None, threads: int, opened: ExitStack, report: Report) -> MakePeer:

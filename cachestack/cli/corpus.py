@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cachestack.cli.output import JsonOption, plain_table, print_error, print_json, print_table, stderr_console
-from cachestack.corpus.load import SPLITS, Split, load_conversations, load_questions, pairs_of
+from cachestack.corpus.load import SPLITS, AnswerPart, Split, load_answers, load_conversations, load_questions, pairs_of
 from cachestack.corpus.schema import Question
 
 app = typer.Typer(help="Questions with rewordings and near misses (cachestack-pairs, CC BY 4.0).", no_args_is_help=True)
@@ -29,6 +29,7 @@ def check_command(json: JsonOption = False) -> None:
         "rewordings": found.num_rewordings,
         "near_misses": found.num_near_misses,
         "conversations": len(load_conversations()),
+        "answer_pairs": len(load_answers()),
         "french_share": round(found.french_share, 4),
         "far_share": round(found.far_share, 4),
         "masked_share": round(found.masked_share, 4),
@@ -52,6 +53,17 @@ def check_command(json: JsonOption = False) -> None:
             print_error(problem)
     if found.problems:
         raise typer.Exit(1)
+
+
+@app.command("answers")
+def answers_command(
+    part: Annotated[AnswerPart, typer.Option("--part", help="Which part. The test part is for the last look.")] = "dev",
+) -> None:
+    """Write the pairs of answers of one part as JSONL, for `cachestack eval answers`."""
+    pairs = load_answers(part)
+    for pair in pairs:
+        sys.stdout.write(pair.model_dump_json() + "\n")
+    stderr_console().print(f"{len(pairs)} pairs of answers of the {part} part, CC BY 4.0")
 
 
 @app.command("pairs")

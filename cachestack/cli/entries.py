@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cachestack.cli.options import PoliciesOption
 from cachestack.cli.output import JsonOption, cell, plain_table, print_json, print_table, stage_bars
+from cachestack.cli.stores import opened_store, place_of_entries
 from cachestack.entries import Entry, Selector
 from cachestack.errors import UsageError
 from cachestack.folders import home_folder
-from cachestack.stores.disk import DiskStore
+
+if TYPE_CHECKING:
+    from cachestack.stores.disk import DiskStore
+    from cachestack.stores.tiered import TieredStore
 
 app = typer.Typer(no_args_is_help=True, help="The cached answers in CACHESTACK_HOME.")
 OfTenant = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant's.")]
@@ -32,7 +34,7 @@ def list_entries(
     json: JsonOption = False,
 ) -> None:
     """The newest entries."""
-    with _store() as store:
+    with opened_store() as store:
         _check_tenant(store, tenant)
         newest = heapq.nlargest(
             limit, store.select(Selector(tenant=tenant, tag=tag)), key=lambda e: (e.created_at_s, e.entry_id)
@@ -43,7 +45,7 @@ def list_entries(
         print_json({"num_entries": num_entries, "entries": [_plain(entry, now_s) for entry in newest]})
         return
     if not newest:
-        typer.echo(f"no entries in {home_folder()}" if tag is None else f"no entry has the tag {tag!r}")
+        typer.echo(f"no entries in {place_of_entries()}" if tag is None else f"no entry has the tag {tag!r}")
         return
     table = plain_table("id", "tenant", "age", "serves", "meaning", "question")
     table.columns[0].no_wrap = table.columns[2].no_wrap = True
@@ -65,7 +67,7 @@ def list_entries(
 @app.command("show")
 def show_entry(entry_id: EntryId, tenant: OfTenant = None, json: JsonOption = False) -> None:
     """One entry, question and answer included."""
-    with _store() as store:
+    with opened_store() as store:
         found = list(store.select(Selector(tenant=tenant, entry_id=entry_id)))
     if not found:
         raise _missing(entry_id, tenant)
@@ -84,7 +86,7 @@ def show_entry(entry_id: EntryId, tenant: OfTenant = None, json: JsonOption = Fa
 @app.command("remove")
 def remove_entry(entry_id: EntryId, tenant: OfTenant = None, json: JsonOption = False) -> None:
     """Remove one entry, in all processes."""
-    with _store() as store:
+    with opened_store() as store:
         removed = store.invalidate(Selector(tenant=tenant, entry_id=entry_id))
     if not removed:
         raise _missing(entry_id, tenant)
@@ -106,7 +108,7 @@ def export_file(
     from cachestack.exchange import export_entries
     from cachestack.semantic.known_encoders import KnownEncoders
 
-    with _store() as store, stage_bars("export") as report:
+    with opened_store() as store, stage_bars("export") as report:
         _check_tenant(store, tenant)
         total = store.size(tenant).num_entries
         num_entries = export_entries(
@@ -140,7 +142,7 @@ def import_file(
     policy_set = PolicySet.load(policies)
     if tenant == "":
         raise UsageError("--tenant must be a name")
-    with _store() as store, stage_bars("import") as report:
+    with opened_store() as store, stage_bars("import") as report:
         done = import_entries(
             file,
             store,
@@ -167,25 +169,16 @@ def import_file(
         typer.echo(f"{count:,} left out: {why}")
 
 
-@contextmanager
-def _store() -> Iterator[DiskStore]:
-    store = DiskStore(home_folder() / "entries")
-    try:
-        yield store
-    finally:
-        store.close()
-
-
-def _check_tenant(store: DiskStore, tenant: str | None) -> None:
+def _check_tenant(store: DiskStore | TieredStore, tenant: str | None) -> None:
     if tenant is not None and tenant not in (known := store.tenants()):
         raise UsageError(
-            f"tenant {tenant!r} has no entries in {home_folder()}; tenants there: {', '.join(known) or 'none yet'}"
+            f"tenant {tenant!r} has no entries in {place_of_entries()}; tenants there: {', '.join(known) or 'none yet'}"
         )
 
 
 def _missing(entry_id: str, tenant: str | None) -> UsageError:
     whose = "there is no entry" if tenant is None else f"tenant {tenant!r} has no entry"
-    return UsageError(f"{whose} {entry_id!r} in {home_folder()}")
+    return UsageError(f"{whose} {entry_id!r} in {place_of_entries()}")
 
 
 def _plain(entry: Entry, now_s: float) -> dict[str, Any]:

@@ -102,6 +102,7 @@ def command(
                 "would": explained.would,
                 "tenant": request.tenant,
                 "answer": explained.answer,
+                "provenance": None if explained.provenance is None else dict(explained.provenance),
                 "prompt_tokens": explained.prompt_tokens,
                 "cached_tokens": explained.cached_tokens,
                 "trace": explained.trace.as_dict(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cachestack.bodies.openai_responses import may_change
 from cachestack.clients.dialect import (
     Asking,
     Body,
@@ -68,7 +69,7 @@ def ask(body: Body) -> Asking:
             "text",
         ),
         streams=bool(body.get("stream")),
-        is_stateful=referring or any(given(body.get(name)) for name in _STATE),
+        is_stateful=referring or any(given(body.get(name)) for name in _STATE) or may_change(body.get("prompt")),
     )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from cachestack.corpus.schema import Conversation, Part, Question
+from cachestack.corpus.schema import AnswerExample, AnswerPair, Conversation, Dated, Part, Question
 from cachestack.errors import InputFileError
 
+AnswerPart = Literal["dev", "test"]
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 SOURCE = "cachestack-pairs"
@@ -25,6 +27,26 @@ def load_questions(split: Split) -> tuple[Question, ...]:
 def load_conversations() -> tuple[Conversation, ...]:
     """All short conversations."""
     return _read("conversations.jsonl", Conversation)
+
+
+def load_admission(part: AnswerPart) -> tuple[AnswerExample, ...]:
+    """Labelled answers of one part. A hash of the question says which part it is in: `dev` was tuned on."""
+    return tuple(one for one in _read("admission.jsonl", AnswerExample) if answer_part(one.question) == part)
+
+
+def answer_part(question: str) -> AnswerPart:
+    quarter = hashlib.sha256(question.encode("utf-8", "surrogatepass")).digest()[0] % 4
+    return "test" if quarter == 3 else "dev"
+
+
+def load_answers(part: AnswerPart | None = None) -> tuple[AnswerPair, ...]:
+    """Pairs of answers of one part, or all."""
+    return tuple(pair for pair in _read("answers.jsonl", AnswerPair) if part in (None, pair.part))
+
+
+def load_freshness(split: Split) -> tuple[Dated, ...]:
+    """Questions labelled by how soon their answers change, of one split."""
+    return tuple(one for one in _read("freshness.jsonl", Dated) if one.split == split)
 
 
 def pairs_of(questions: Iterable[Question]) -> Iterator[dict[str, Any]]:

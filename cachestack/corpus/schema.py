@@ -82,6 +82,19 @@ class Question(Part):
     near_misses: tuple[NearMiss, ...]
 
 
+AnswerKind = Literal["good", "refusal", "apology", "error", "cut", "ask_back"]
+
+
+class AnswerExample(Part):
+    """An answer as a model, a server or a proxy may give it, and what it is."""
+
+    question: Annotated[str, Field(min_length=1, max_length=4000)]
+    answer: Annotated[str, Field(max_length=20_000)]
+    kind: AnswerKind
+    language: Language
+    domain: Annotated[str, Field(min_length=1, max_length=60)] = "unknown"
+
+
 class Turn(Part):
     role: Literal["system", "user", "assistant"]
     content: Text
@@ -106,3 +119,32 @@ class Conversation(Part):
     messages: Annotated[tuple[Turn, ...], Field(min_length=1)]
     same: Annotated[tuple[Annotated[tuple[Turn, ...], Field(min_length=1)], ...], Field(min_length=1)]
     different: Annotated[tuple[Other, ...], Field(min_length=2)]
+
+
+AnswerText = Annotated[str, Field(min_length=1, max_length=8000)]
+
+
+class AnswerPair(Part):
+    """Two answers to one question. `same`: a person would learn the same from both. `kind`: by what they differ."""
+
+    id: Annotated[str, Field(pattern=r"^answer-\d{4}$")]
+    part: Literal["dev", "test"]
+    domain: Annotated[str, Field(pattern=r"^[a-z_]{2,20}$")]
+    language: Language
+    kind: Annotated[str, Field(pattern=r"^[a-z_]{2,30}$")]
+    question: Text
+    x: AnswerText
+    y: AnswerText
+    same: bool
+
+
+class Dated(Part):
+    """A question by itself, and how soon another answer to it is right. `never`: what was so stays so; `slow`: months
+    or years; `fast`: within days, or it is somebody's own state. `split`: what it may be used for."""
+
+    id: Annotated[str, Field(pattern=r"^fresh-\d{4}$")]
+    question: Text
+    changes: Literal["never", "slow", "fast"]
+    language: Language
+    domain: Annotated[str, Field(pattern=r"^[a-z_]+$")]
+    split: Literal["train", "validation", "test"]

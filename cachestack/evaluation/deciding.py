@@ -23,6 +23,8 @@ def word_for(reason: Reason, detail: Mapping[str, Any], *, served: bool) -> str:
     match reason:
         case Reason.GUARD_REJECTED:
             return f"guard:{detail.get('guard', 'unknown')}"
+        case Reason.CONTEXT_DIFFERS:
+            return f"context:{detail.get('kind', 'unknown')}"
         case Reason.SIMILAR:
             return f"band:{detail.get('band', 'accept')}"
         case Reason.VALIDATED:

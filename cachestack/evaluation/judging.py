@@ -147,7 +147,7 @@ def _outcome(
     stored = run_with_one_entry(
         embed_question(first, policy, languages), None, embeddings.__getitem__, verifiers.perform
     )
-    entry = entry_as_if_answered(answered, stored, now_s=0.0)
+    entry = entry_as_if_answered(answered, stored, policy, now_s=0.0)
     began = perf_counter()
     found = run_with_one_entry(
         semantic_lookup(asked, policy, languages, 0.0), entry, embeddings.__getitem__, verifiers.perform

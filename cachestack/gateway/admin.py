@@ -68,12 +68,20 @@ class Admin:
         await exchange.answer({"removed": removed})
 
     async def report(self, exchange: Exchange) -> None:
-        """A hit that was wrong: its entry goes, and the report counts."""
+        """A hit that was wrong, or right. By an entry's id, a wrong one's entry goes; by the request's id, the question
+        never gets it again."""
         fields = await self._fields(exchange)
         hit_id, tenant = fields.required_text("hit_id"), fields.required_text("tenant")
+        verdict, remove = fields.text("verdict") or "wrong", fields.flag("remove")
         _nothing_else(fields)
-        if not await self._in_thread(lambda: self._stack.report_wrong(hit_id, tenant=tenant)):
-            raise not_found("this tenant has no such entry", param="hit_id")
+        if verdict not in ("wrong", "right"):
+            raise RequestError(f"verdict must be wrong or right, not {verdict!r}")
+        if verdict == "right":
+            found = await self._in_thread(lambda: self._stack.report_right(hit_id, tenant=tenant))
+        else:
+            found = await self._in_thread(lambda: self._stack.report_wrong(hit_id, tenant=tenant, remove=bool(remove)))
+        if not found:
+            raise not_found("this tenant has no such hit or entry", param="hit_id")
         await exchange.answer({"reported": True})
 
     def _headers(self, exchange: Exchange) -> dict[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cachestack.access import Lease, Limiter, Principal
@@ -29,6 +31,14 @@ class Admission:
     def admit(self, principal: Principal) -> Lease:
         """Ends with its `with` block. Raises LimitExceeded and UnknownTenant; nothing has been done then."""
         return self._limiter.admit(principal, self._stack.policies.policy(principal.tenant))
+
+    @contextmanager
+    def refresh(self, request: Request) -> Iterator[Callable[[Response], None]]:
+        """As `admit`, for an answer that is made in the background. What it takes is charged to whoever was served the
+        old one."""
+        principal = Principal(request.tenant, request.user, request.role, request.epoch)
+        with self.admit(principal) as lease:
+            yield lambda response: self.charge(lease, principal, response)
 
     def charge(self, lease: Lease, principal: Principal, response: Response) -> None:
         """What comes from the cache, or from a call that another request pays for, costs nothing."""
@@ -67,8 +77,10 @@ class Bill:
 
     def close(self) -> None:
         """A stream that was left or broke before it said what it used: it is charged by the length of its texts."""
+        if not self.num_chars:
+            return
         trace = self.trace.trace()
-        if self.num_chars and trace.served_from == "engine":
+        if trace.served_from == "engine":
             asked = sum(len(message.content) for message in self.request.messages)
             prompt, answer = (math.ceil(count / _CHARS_PER_TOKEN) for count in (asked, self.num_chars))
             self.admission.charge_usage(self.lease, self.principal, model_of(trace), Usage(prompt, 0, answer))

@@ -30,6 +30,7 @@ from cachestack.gateway.local_only import LocalOnly
 from cachestack.gateway.openapi import openapi_document
 from cachestack.gateway.parsed import ParsedCalls
 from cachestack.gateway.readiness import Readiness
+from cachestack.gateway.reports import Reports
 from cachestack.gateway.requesting import Endpoint, Exchange, Within, new_trace_id, no_context
 from cachestack.gateway.shapes import MESSAGES, shape_for
 from cachestack.gateway.stack_port import StackPort
@@ -47,11 +48,15 @@ def create_app(
     allowed_hosts: Sequence[str] = (),
     within: Within = no_context,
     routes: Sequence[BaseRoute] = (),
+    parsed: ParsedCalls | None = None,
+    in_turns: bool = False,
 ) -> LocalOnly:
-    """`allowed_hosts`: see LocalOnly. `within`: what is done around each answer. `routes`: further ones."""
-    port = StackPort(stack)
-    parsed = ParsedCalls()
+    """`allowed_hosts`: see LocalOnly. `within`: what is done around each answer. `routes`: further ones. `parsed`:
+    where calls are kept. `in_turns`: see StackPort."""
+    port = StackPort(stack, in_turns=in_turns)
+    parsed = ParsedCalls() if parsed is None else parsed
     admission = Admission(stack)
+    stack.revalidations.admit = admission.refresh
     body = JsonBody(authenticator, admission, max_body_bytes)
     document = openapi_document()
 
@@ -82,6 +87,7 @@ def create_app(
         try:
             yield
         finally:
+            await stack.revalidations.cancel_here()
             port.close()
 
     answers = [
@@ -96,6 +102,7 @@ def create_app(
             _post("/v1/embeddings", Embeddings(port, models, body)),
             _post("/v1/classify", Labels(port, models, body, many=True)),
             _post("/v1/score", Labels(port, models, body, many=False)),
+            _post("/v1/report", Reports(port, body)),
             _get("/v1/models", listing.all),
             _get("/v1/models/{model:path}", listing.one),
             _get("/healthz", alive),

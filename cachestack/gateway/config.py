@@ -16,7 +16,7 @@ from cachestack.errors import ConfigError
 
 PREFIX = "CACHESTACK_"
 FILE_VARIABLE = "CACHESTACK_CONFIG"
-_FROM_ENVIRONMENT = ("host", "port", "home", "policies", "encoder", "max_body_bytes", "request_log", "otel")
+_FROM_ENVIRONMENT = ("host", "port", "home", "store", "policies", "encoder", "max_body_bytes", "request_log", "otel")
 _FILES = ("home", "policies")
 _KEY_FILES = ("secret_file", "jwks_file")
 
@@ -47,6 +47,8 @@ class GatewayConfig(_Section):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     home: Path | None = None
+    store: str | None = Field(default=None, repr=False)
+    """Where entries are, if not in `home`: `redis://…`; see docs/operations.md."""
     policies: Path | None = None
     encoder: str | None = None
     engines: dict[str, EngineConfig] = {}

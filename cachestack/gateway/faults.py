@@ -28,6 +28,7 @@ from cachestack.errors import (
     UpstreamError,
     UsageError,
 )
+from cachestack.gateway.masking import masked, masked_error
 
 log = logging.getLogger("cachestack.gateway")
 
@@ -39,7 +40,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An answer that is an error. `body`: the provider's own, in its dialect, where it has one."""
+    """An answer that is an error. `body`: the provider's own, as far as callers may read it, where it has one."""
 
     status: int
     kind: Kind
@@ -85,7 +86,7 @@ def fault_of(error: BaseException, trace_id: str) -> Fault:
         case NotCached():
             return Fault(504, "not_cached", f"{error} (Cache-Control: only-if-cached)", "not_cached")
         case UpstreamError():
-            return _upstream(error)
+            return _upstream(error, trace_id)
         case EngineTimeout():
             log.warning("request %s: %s", trace_id, error)
             return Fault(504, "timeout", "the model did not answer in time, or cannot be reached", "timeout")
@@ -119,14 +120,24 @@ def fault_of(error: BaseException, trace_id: str) -> Fault:
             return Fault(500, "internal", f"an unexpected error; whoever runs this finds it in the log as {trace_id}")
 
 
-def _upstream(error: UpstreamError) -> Fault:
-    """The provider's status and words. An error that came with a status of success is a bad gateway."""
+def _upstream(error: UpstreamError, trace_id: str) -> Fault:
+    """The provider's status and words, but for what names the operator's account: see masking.py. An error that came
+    with a status of success is a bad gateway."""
     status = error.status if 400 <= error.status < 600 else 502
     kinds: dict[int, Kind] = {
         401: "authentication", 403: "permission", 404: "not_found", 413: "too_large", 429: "limit",
     }  # fmt: skip
     kind = kinds.get(status, "invalid" if status < 500 else "upstream")
-    return Fault(status, kind, str(error), "upstream_error", headers=_later(error.retry_after_s), body=error.body)
+    if status in (401, 403):  # it is the gateway's key that was refused: the caller's is well
+        log.error("request %s: %s", trace_id, error)
+        message = (
+            f"the model's provider refuses this gateway; whoever runs it finds the reason in the log as {trace_id}"
+        )
+        return Fault(status, kind, message, "upstream_error")
+    given = error.body or {}
+    said = masked_error(given.get("error"))
+    body = None if said is None else {"error": said, **({"type": "error"} if given.get("type") == "error" else {})}
+    return Fault(status, kind, masked(str(error)), "upstream_error", headers=_later(error.retry_after_s), body=body)
 
 
 def _later(seconds: float | None) -> dict[str, str]:

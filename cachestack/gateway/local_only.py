@@ -18,6 +18,7 @@ from cachestack.gateway.requesting import Exchange, new_trace_id
 from cachestack.gateway.shapes import shape_for
 
 _OWN_NAMES = ("localhost", "127.0.0.1", "::1")
+_NAMES = frozenset((b"host", b"origin"))
 _MAX_REMEMBERED = 64
 RawHeader = tuple[bytes, bytes]
 
@@ -33,7 +34,7 @@ class LocalOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and self._authenticator.is_open:
-            told = tuple((name, value) for name, value in scope["headers"] if name in (b"host", b"origin"))
+            told = tuple([header for header in scope["headers"] if header[0] in _NAMES])
             if told not in self._let_in:
                 exchange = Exchange(scope, receive, send, new_trace_id())
                 if (message := self._why_not(exchange.headers)) is not None:

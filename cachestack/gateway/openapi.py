@@ -41,6 +41,7 @@ def openapi_document() -> Schema:
             "/v1/embeddings": _post("embed", "Vectors of texts, by the cache's encoder", "EmbeddingRequest"),
             "/v1/classify": _post("classify", "Which label fits each text", "ClassifyRequest", wishes=False),
             "/v1/score": _post("score", "Which label fits one text", "ScoreRequest", wishes=False),
+            "/v1/report": _post("reportOwn", "Report a hit of one's own", "OwnReportRequest", wishes=False),
             "/v1/models": _get("models", "The models, chat models first"),
             "/v1/models/{model}": _get("model", "One model", _MODEL_IN_PATH),
             "/healthz": _get("alive", "Whether the process answers"),
@@ -125,8 +126,16 @@ def _schemas() -> Schema:
         },
         "ReportRequest": {
             "type": "object",
-            "properties": {"hit_id": _NAME, "tenant": _NAME},
+            "properties": {
+                "hit_id": _NAME, "tenant": _NAME,
+                "verdict": {"enum": ["wrong", "right"]}, "remove": {"type": "boolean"},
+            },
             "required": ["hit_id", "tenant"], "additionalProperties": False,
+        },
+        "OwnReportRequest": {
+            "type": "object",
+            "properties": {"hit_id": _NAME, "verdict": {"enum": ["wrong", "right"]}},
+            "required": ["hit_id"], "additionalProperties": False,
         },
         "Answer": {"type": "object"},
         "Error": {"type": "object", "properties": {"error": {"type": "object"}}, "required": ["error"]},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from cachestack.engines.base import is_token_engine
+from cachestack.semantic.freshness import freshness_of
 from cachestack.stack import CacheStack
 
 
@@ -32,6 +33,7 @@ class Readiness:
             if is_token_engine(chosen):
                 _ = chosen.fingerprint
             stack.performer.embed("ready")
+            freshness_of("ready")  # what it reads questions with is compiled at the first
         except Exception as error:
             self.error = error
         finally:

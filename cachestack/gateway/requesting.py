@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -14,6 +15,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from cachestack.gateway.faults import Fault, Refused, fault_of
+from cachestack.gateway.told import RawHeaders, joined
 from cachestack.gateway.wire import dump
 
 log = logging.getLogger("cachestack.gateway")
@@ -22,8 +24,11 @@ TRACE = b"x-cachestack-trace"
 LATE_S = 0.25
 JSON = b"application/json"
 ErrorShape = Callable[[Fault, str], Mapping[str, Any]]
-RawHeaders = list[tuple[bytes, bytes]]
 _REFUSED: RawHeaders = [(b"cache-status", b"CacheStack; detail=refused")]
+_NUM_DRAWN = 64
+_drawn: list[str] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drawn.clear)
 _ENDS = Fault(503, "unavailable", "the gateway is being stopped; ask again", "stopping")
 Within = Callable[[Mapping[str, str]], AbstractContextManager[None]]
 """From a request's headers to what is done around it."""
@@ -35,7 +40,12 @@ def no_context(headers: Mapping[str, str]) -> AbstractContextManager[None]:
 
 def new_trace_id() -> str:
     """As the ids of traces and entries are."""
-    return secrets.token_hex(12)
+    try:
+        return _drawn.pop()
+    except IndexError:  # random numbers for many ids are asked of the system at once
+        drawn = secrets.token_hex(12 * _NUM_DRAWN)
+        _drawn.extend(drawn[at : at + 24] for at in range(24, len(drawn), 24))
+        return drawn[:24]
 
 
 class Gone(Exception):
@@ -57,16 +67,8 @@ class Exchange:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Names in lower case; of a header that is given twice, both, as HTTP joins them."""
-        found: dict[str, str] = {}
-        again: dict[str, list[str]] = {}  # joined once: of a flood, each joined to the last would take for ever
-        for name, value in self.scope["headers"]:
-            key, text = name.decode("latin-1"), value.decode("latin-1")
-            if key in found:
-                again.setdefault(key, [found[key]]).append(text)
-            else:
-                found[key] = text
-        return found | {key: ", ".join(texts) for key, texts in again.items()} if again else found
+        """As `joined`."""
+        return joined(self.scope["headers"])
 
     async def body(self, max_bytes: int) -> bytes:
         """Raises Refused (413) as soon as it is too long, and Gone."""

@@ -50,6 +50,7 @@ class Gateway:
             max_body_bytes=config.max_body_bytes,
             allowed_hosts=config.allowed_hosts,
             within=_tracing(stack) if config.otel else no_context,
+            in_turns=True,
         )
         self._server = uvicorn.Server(uvicorn_config(app, config))
         self._socket: socket.socket | None = None
@@ -64,6 +65,7 @@ class Gateway:
             encoder=config.encoder,
             policies=config.policies,
             home=config.home,
+            store=config.store,
             request_log=config.request_log,
             request_log_text=config.request_log_text,
         )

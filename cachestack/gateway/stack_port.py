@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from functools import partial
+from typing import Any, TypeVar
 
 from cachestack.adriver import Steps, only, rest_of
 from cachestack.bodies.call import Call
@@ -14,29 +17,50 @@ from cachestack.requests import Chunk, Delta
 from cachestack.stack import CacheStack
 from cachestack.tracing import TraceBuilder
 
+T = TypeVar("T")
 _MAX_THREADS = 16
 
 
 class StackPort:
     """`trace` is the caller's own: it tells what has been decided before the first piece is there.
 
-    `threads` are for what is not a request through the layers: embeddings and labels.
+    `threads` are for what is not a request through the layers: embeddings and labels. `in_turns`: a request is begun in
+    a later turn of the event loop than its first byte came in, as servers do. Then all that is begun in one turn was
+    there before it, and is answered by the store's state as of one look at it.
     """
 
-    def __init__(self, stack: CacheStack) -> None:
+    def __init__(self, stack: CacheStack, *, in_turns: bool = False) -> None:
         self.stack = stack
+        self._in_turns = in_turns
+        self._turn: object = None
         self.threads = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="cachestack-gateway")
 
-    def begin(self, call: Call, trace: TraceBuilder) -> Response | Steps:
-        """The cached answer, where it is found without waiting; else what `respond` or `stream` goes on with."""
+    async def in_thread(self, work: Callable[..., T], *given: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self.threads, partial(work, *given))
+
+    def begin(self, call: Call, trace: TraceBuilder, *, at_once: bool = True) -> Response | Steps:
+        """The cached answer, where it is found without waiting; else what `respond` or `stream` goes on with.
+
+        Without `at_once` nothing is looked up here: its keys take long to make.
+        """
         stack = self.stack
         engine = stack.engine(call.engine)
-        if (hit := stack.again(call.request, engine, trace, call.reading)) is not None:
-            return hit
+        if at_once:
+            turn = self._turn or (self._new_turn() if self._in_turns else None)
+            if (hit := stack.again(call.request, engine, trace, call.reading, turn)) is not None:
+                return hit
         run, engines = stack.open_run(call.request, engine, trace, call.reading)
         steps = Steps(run, stack.performer, engines)
-        response = steps.at_once() if stack.answers_at_once(call.request) else None
+        response = steps.at_once() if at_once and stack.answers_at_once(call.request) else None
         return steps if response is None else response
+
+    def _new_turn(self) -> object:
+        self._turn = object()
+        asyncio.get_running_loop().call_soon(self._end_turn)
+        return self._turn
+
+    def _end_turn(self) -> None:
+        self._turn = None
 
     async def respond(self, steps: Steps) -> Response:
         """Cancelling it cancels the engine's work."""

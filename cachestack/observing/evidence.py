@@ -12,7 +12,7 @@ from cachestack.decisions import Layer, Step
 # Names that the code or the operator gave, never a caller's words.
 _NAMES = frozenset(
     {"model", "engine", "entry_id", "guard", "band", "kind", "boundary", "language", "by_meaning", "finish", "dtype",
-     "doubts", "name"}
+     "doubts", "name", "state", "changes", "bound", "cues", "relative"}
 )  # fmt: skip
 _TYPE_OF_ERROR = re.compile(r"([A-Za-z_]\w*): ")
 

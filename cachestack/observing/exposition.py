@@ -88,6 +88,15 @@ class StackCollector(Collector):
         for tenant, size in sizes.items():
             sums["cachestack_entries", (self._label(tenant),)] += size.num_entries
             sums["cachestack_entry_bytes", (self._label(tenant),)] += size.num_bytes
+        for tenant, classes in snapshot.budgets.items():
+            if tenant not in self._named:
+                continue  # states of several tenants can't be added up
+            for of_class, report in classes.items():
+                labels = (self._label(tenant), of_class)
+                sums["cachestack_budget_state", (*labels, report.state)] += 1
+                sums["cachestack_budget_threshold", labels] += report.threshold or 2  # type: ignore[assignment]
+                sums["cachestack_budget_wrong_rate_low", labels] += report.interval[0]  # type: ignore[assignment]
+                sums["cachestack_budget_wrong_rate_high", labels] += report.interval[1]  # type: ignore[assignment]
         for name, described in GAUGES.items():
             yield _filled(GaugeMetricFamily, name, described, sums)
         own: dict[str, float] = {

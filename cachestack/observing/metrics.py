@@ -26,10 +26,16 @@ COUNTERS: Mapping[str, Described] = {
     "cachestack_requests_total": Described("Requests that ended, by what answered them.", ("served_from",)),
     "cachestack_lookups_total": Described("What a layer answered, and why.", ("layer", "outcome", "reason")),
     "cachestack_fallbacks_total": Described("Steps of the fallback chain.", ("reason",)),
+    "cachestack_freshness_total": Described(
+        "Answers made, by how soon they change; of these those kept shorter for it, or not at all.", ("kind",)
+    ),
+    "cachestack_revalidations_total": Described("New answers made in the background, by how it ended.", ("ended",)),
     "cachestack_engine_calls_total": Described("Answers that an engine made."),
     "cachestack_engine_errors_total": Described("Attempts that failed in an engine."),
+    "cachestack_answers_settled_total": Described("Answers that were kept, or not, and why.", ("outcome", "reason")),
     "cachestack_store_failures_total": Described("Answers that could not be kept, or uses not noted."),
     "cachestack_wrong_hit_reports_total": Described("Hits that somebody reported as wrong."),
+    "cachestack_audits_total": Described("Hits by meaning that were asked afresh after they had been answered."),
     "cachestack_tokens_total": Described("Tokens of engine calls: prefilled, reused, generated.", ("kind",)),
     "cachestack_classified_items_total": Described("Items that were labelled."),
     "cachestack_saved_seconds_total": Described("Engine time that hits and reused prefixes saved."),
@@ -48,6 +54,10 @@ GAUGES: Mapping[str, Described] = {
     "cachestack_entry_bytes": Described("Bytes of cached answers, as charged to the tenant's budget."),
     "cachestack_kv_bytes": Described("KV kept in this process."),
     "cachestack_kv_tokens": Described("Tokens whose KV is kept in this process."),
+    "cachestack_budget_state": Described("1 for the state that the error budget is in.", ("class", "state")),
+    "cachestack_budget_threshold": Described("Score from which answers are served by meaning; 2: none is.", ("class",)),
+    "cachestack_budget_wrong_rate_low": Described("Lower end of the wrong rate's interval.", ("class",)),
+    "cachestack_budget_wrong_rate_high": Described("Upper end of the wrong rate's interval.", ("class",)),
 }
 OWN_GAUGES: Mapping[str, str] = {
     "cachestack_store_readable": "1 where the store of entries could be read for this answer, else 0.",
@@ -84,10 +94,18 @@ def counters_of(stats: TenantStats, currency: str) -> Iterator[tuple[str, Labels
             yield "cachestack_lookups_total", (layer, outcome, reason), count
     for reason, count in stats.fallbacks.items():
         yield "cachestack_fallbacks_total", (_closed(reason),), count
+    for kind, count in stats.freshness.items():
+        yield "cachestack_freshness_total", (kind,), count
+    for ended, count in stats.revalidations.items():
+        yield "cachestack_revalidations_total", (ended,), count
     yield "cachestack_engine_calls_total", (), stats.engine_calls
     yield "cachestack_engine_errors_total", (), stats.engine_errors
+    for outcome, settled in (("kept", stats.kept), ("not_kept", stats.not_kept)):
+        for reason, count in settled.items():
+            yield "cachestack_answers_settled_total", (outcome, _closed(reason)), count
     yield "cachestack_store_failures_total", (), stats.store_failures
     yield "cachestack_wrong_hit_reports_total", (), stats.wrong_hit_reports
+    yield "cachestack_audits_total", (), stats.audits
     yield "cachestack_tokens_total", ("prefilled",), stats.tokens_prefilled
     yield "cachestack_tokens_total", ("reused",), stats.tokens_reused
     yield "cachestack_tokens_total", ("generated",), stats.tokens_generated

@@ -6,12 +6,13 @@
       00000041.jsonl        one request a line; full, the next number begins
       00000042.jsonl
 
-Any number of processes write: each line is one `write` at the end of the newest file, which all of them find by its
+Any number of processes write: each line is in one `write` at the end of the newest file, which all of them find by its
 number. The oldest files go. A line has the trace without a word of question or answer, unless `with_text` is set.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from typing import Any
 
 from cachestack.observers import Ended
 from cachestack.observing.evidence import evidence_of
+from cachestack.observing.hit_lines import HitLines
 
 REQUESTS_FOLDER = "requests"
 LINE_VERSION = 1
@@ -49,20 +51,52 @@ class RequestLog:
         self._fd: int | None = None
         self._number = 0
         self._process = os.getpid()
+        self._hits = None if with_text else HitLines(line_of, _encoded)
+        self._waiting: list[bytes] = []  # in an event loop lines are written together, once in each of its turns
+        self._failure: OSError | None = None
 
     def __call__(self, ended: Ended) -> None:
-        line = _encoded(line_of(ended, with_text=self._with_text))
+        line = None if self._hits is None else self._hits.line(ended)
+        if line is None:
+            line = _encoded(line_of(ended, with_text=self._with_text))
         if os.getpid() != self._process:  # forked: somebody who is not here may have held the lock
-            self._process, self._lock = os.getpid(), threading.Lock()
+            self._process, self._lock, self._waiting = os.getpid(), threading.Lock(), []
+        loop = asyncio._get_running_loop()
+        if loop is None:
+            self._write(line)
+            return
         with self._lock:
-            fd = self._open()
-            if os.write(fd, line) < len(line):
-                os.write(fd, b"\n")  # a disk that is full; what is read next must not stick to what was cut off
-                raise OSError(f"a line of the request log in {self.folder} was cut short")
+            self._waiting.append(line)
+            is_first = len(self._waiting) == 1
+        if is_first:
+            loop.call_soon(self._write_waiting)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._write(b"")
         with self._lock:
             self._close()
+
+    def _write_waiting(self) -> None:
+        try:
+            self._write(b"")
+        except OSError as error:
+            self._failure = error  # raised where the next line comes
+
+    def _write(self, line: bytes) -> None:
+        """After those that wait."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+            lines = b"".join((*waiting, line))
+            if not lines:
+                return
+            fd = self._open()
+            if os.write(fd, lines) < len(lines):
+                os.write(fd, b"\n")  # a disk that is full; what is read next must not stick to what was cut off
+                raise OSError(f"a line of the request log in {self.folder} was cut short")
 
     def __del__(self) -> None:
         self._close()

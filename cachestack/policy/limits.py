@@ -11,6 +11,9 @@ class RetentionPolicy(Section):
     ttl_s: Seconds = 86_400.0
     """Age at which an entry stops being served. Absolute: being used does not prolong it."""
 
+    sliding_s: Seconds | None = None
+    """Age since its last use at which an entry stops being served; `ttl_s` holds all the same. None: only `ttl_s`."""
+
     max_bytes: Bytes = 256 * 1024 * 1024
     """Entries of one tenant; beyond it the least recently used go."""
 

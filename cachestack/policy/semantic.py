@@ -55,6 +55,10 @@ class SemanticPolicy(Section):
     num_candidates: Annotated[int, Field(ge=1, le=100)] = 5
     """How many nearest entries are looked at."""
 
+    conversations: Literal["facts", "alone", "same_history"] = "facts"
+    """What a question in a conversation may be served by meaning under. `facts`: any history with the same facts, where
+    it leans on them. `alone`: other histories only where it stands alone. `same_history`: only the very same one."""
+
     walls: frozenset[Literal["user", "role"]] = frozenset()
     """Who is separated within the tenant. A request without that principal is then not cached at all."""
 

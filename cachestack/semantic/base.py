@@ -80,7 +80,7 @@ class StatesPacker(Protocol):
 
 
 class Index(Protocol):
-    """Nearest entries of a partition and a contract."""
+    """Nearest entries of a partition and a group of contracts that differ in nothing but the history."""
 
     def search(
         self, partition: Partition, contract: str, vector: bytes, encoder: str, num_candidates: int

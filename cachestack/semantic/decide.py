@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from cachestack.decisions import Hit, Miss, Reason
+from cachestack.decisions import Best, Hit, Miss, Reason
 from cachestack.effects import Verify
 from cachestack.entries import Candidate, Entry
 from cachestack.policy import FallbackPolicy, SemanticPolicy
@@ -73,7 +73,8 @@ def decide(
     """The first candidate that is let through; if none is, of those in doubt the first that a further verifier agrees
     to. `verifier` is asked in place of the first that the policy names.
 
-    `candidates` come best first. A miss gives the reason of the nearest live candidate, and what stood in its way.
+    `candidates` come best first. A miss gives the reason of the nearest live candidate, what stood in its way, and
+    the best of those in doubt.
     """
     near = [c for c in candidates if c.similarity >= policy.reject_below]
     live = [c for c in near if c.entry.is_live(now_s, max_age_s)]
@@ -98,7 +99,11 @@ def decide(
         if isinstance(decision, Hit):
             return decision
         refusals[doubt.candidate.entry.entry_id] = decision
-    return refusals[live[0].entry.entry_id]
+    refusal = refusals[live[0].entry.entry_id]
+    if not doubts:
+        return refusal
+    nearest = max(doubts, key=lambda d: d.score)
+    return replace(refusal, best=Best(nearest.candidate.entry, nearest.score))
 
 
 def _too_far(candidates: Sequence[Candidate]) -> Miss:

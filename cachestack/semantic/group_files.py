@@ -11,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from cachestack.keys import Partition
 from cachestack.semantic.journal import Journal, Step, read_journals, remove_journals, steps_from
 from cachestack.semantic.snapshots import Owner, Snapshot, read_snapshot, write_snapshot
 from cachestack.semantic.vectors_group import Frozen, VectorGroup
+from cachestack.stores.base import EntryStore
 
 MIN_JOURNAL_BYTES = 16 * 2**20
 MAX_JOURNAL_BYTES = 64 * 2**20
@@ -28,6 +30,14 @@ class Restored:
     last_id: str
     num_steps: int
     num_torn: int
+
+
+def leads_on(store: EntryStore, partition: Partition, latest: int, last_id: str) -> bool:
+    """Whether the store's change record reaches back to this point, and has the same change there."""
+    if not last_id:
+        return store.changes(partition, latest).complete
+    record = store.changes(partition, latest - 1)
+    return record.complete and bool(record.changes) and record.changes[0].entry_id == last_id
 
 
 class GroupFiles:

@@ -28,7 +28,7 @@ from cachestack.entries import Candidate, Entry
 from cachestack.keys import Partition
 from cachestack.semantic.background import Background, ShouldStop
 from cachestack.semantic.base import Encoder
-from cachestack.semantic.group_files import GroupFiles, Restored
+from cachestack.semantic.group_files import GroupFiles, Restored, leads_on
 from cachestack.semantic.index_counts import IndexCounts
 from cachestack.semantic.journal import Step
 from cachestack.semantic.reembed import VectorStore, is_foreign, reembed
@@ -164,7 +164,7 @@ class FaissIndex:
     ) -> Candidate | None:
         """None where the entry has gone, or has become another one, since the group took it in."""
         entry = self._store.get(partition, entry_id)
-        if entry is None or entry.contract != contract or entry.encoder != encoder:
+        if entry is None or entry.group != contract or entry.encoder != encoder:
             return None
         vector = to_vector(entry.vector, len(query))
         return None if vector is None else Candidate(entry, cosine(query, vector))
@@ -252,18 +252,11 @@ class FaissIndex:
         if restored is None:
             return None
         self._count("num_torn_journals", restored.num_torn)
-        if not self._leads_on(group.partition, restored):
+        if not leads_on(self._store, group.partition, restored.latest, restored.last_id):
             self._count("num_snapshots_rejected")
             group.files.forget()
             return None
         return restored
-
-    def _leads_on(self, partition: Partition, restored: Restored) -> bool:
-        """Whether the store's change record reaches back to this point, and has the same change there."""
-        if not restored.last_id:
-            return self._store.changes(partition, restored.latest).complete
-        record = self._store.changes(partition, restored.latest - 1)
-        return record.complete and bool(record.changes) and record.changes[0].entry_id == restored.last_id
 
     def _read_all(self, group: _Group, dimension: int) -> VectorGroup:
         """Begin anew from the store's entries. The number is read first: what comes meanwhile is told again later."""
@@ -295,7 +288,7 @@ class FaissIndex:
         if len(good) < len(ours):
             self._count("num_bad_vectors", len(ours) - len(good))
         ids = [e.entry_id for e in good]
-        return _Usable(ids, [e.contract for e in good], rows[usable], frozenset(ids))
+        return _Usable(ids, [e.group for e in good], rows[usable], frozenset(ids))
 
     # in the background
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from cachestack.effects import Embed, Embedding, EmbedFormer, FindExact, Search, Verify
+from cachestack.effects import Consult, Embed, Embedding, EmbedFormer, FindExact, Search, Verify
 from cachestack.entries import Candidate, Entry
 from cachestack.keys import Contract, Partition
 from cachestack.semantic.vectors import cosine, to_vector
@@ -14,14 +14,15 @@ R = TypeVar("R")
 
 
 def run_with_one_entry(
-    lookup: Generator[FindExact | Embed | EmbedFormer | Search | Verify, Any, R],
+    lookup: Generator[FindExact | Embed | EmbedFormer | Search | Verify | Consult, Any, R],
     entry: Entry | None,
     embed: Callable[[str], Embedding | Any],
     verify: Callable[[Verify], Any],
 ) -> R:
     """Drive `lookup` as if `entry` were all that its own partition holds.
 
-    The walls are those of a store: an entry of another partition or contract is not found, exactly or by meaning.
+    The walls are those of a store: an entry of another partition is not found, nor one of a contract that differs in
+    more than its history.
     """
     try:
         effect = next(lookup)
@@ -32,8 +33,8 @@ def run_with_one_entry(
                     result: Any = entry if same else None
                 case Embed(text):
                     result = embed(text)
-                case EmbedFormer():
-                    result = None
+                case EmbedFormer() | Consult():
+                    result = None  # a pair on its own is judged by the policy's fixed threshold
                 case Search(partition, contract, vector, encoder, _):
                     result = []
                     if entry is not None and entry.vector is not None and _same(entry, partition, contract, encoder):
@@ -47,7 +48,7 @@ def run_with_one_entry(
 
 
 def _same(entry: Entry, partition: Partition, contract: Contract, encoder: str) -> bool:
-    return (entry.partition, entry.contract, entry.encoder) == (partition, contract.digest, encoder)
+    return (entry.partition, entry.group, entry.encoder) == (partition, contract.group, encoder)
 
 
 def _similarity(one: bytes, other: bytes) -> float:

@@ -150,6 +150,16 @@ def snapshot_files(folder: Path) -> list[SnapshotFile]:
     return found
 
 
+def owner_of(path: Path) -> Owner:
+    """Whose group a file says it has. Raises UnusableSnapshot, or OSError."""
+    try:
+        with path.open("rb") as file:
+            head = _header(file)
+        return Owner(str(head["partition"]), str(head["encoder"]), int(head["dimension"]))
+    except (struct.error, ValueError, KeyError, TypeError) as error:
+        raise UnusableSnapshot(f"it cannot be read: {error}") from error
+
+
 def _header(file: BinaryIO) -> dict[str, Any]:
     magic, header_bytes = _HEAD.unpack(file.read(_HEAD.size))
     if magic != MAGIC or header_bytes > _MAX_HEADER_BYTES:

@@ -60,12 +60,40 @@ NOT_NOW = NotNow.NOT_NOW
 class AtOnce(Protocol):
     """What a store may offer besides, for callers that must not wait. Both raise StoreError."""
 
-    def find_exact_at_once(self, partition: Partition, exact: str) -> Entry | NotNow | None:
-        """As `find_exact` would answer now, or NOT_NOW."""
+    def find_exact_at_once(self, partition: Partition, exact: str, moment: object = None) -> Entry | NotNow | None:
+        """As `find_exact` would answer now, or NOT_NOW.
+
+        `moment`: callers that give the same object may be answered as at the first of these calls.
+        """
         ...
 
     def touch_at_once(self, partition: Partition, entry_id: str, now_s: float) -> bool:
         """As `touch`, or False: then nothing was noted."""
+        ...
+
+
+class Claim(Protocol):
+    """The right to answer a question, among all processes."""
+
+    def end(self, *, is_kept: bool) -> None:
+        """`is_kept`: the answer is in the store now. Never waits, and never fails."""
+        ...
+
+
+class Taken(Enum):
+    """Another process answers this question now."""
+
+    TAKEN = "taken"
+
+
+TAKEN = Taken.TAKEN
+
+
+class Claiming(Protocol):
+    """What a store may offer besides, where several processes share it."""
+
+    def claim(self, partition: Partition, exact: str) -> Claim | Taken | None:
+        """None: there is nothing to wait for, and who asks goes on by itself. Raises StoreError."""
         ...
 
 
@@ -98,6 +126,10 @@ class EntryStore(Protocol):
 
     def touch(self, partition: Partition, entry_id: str, now_s: float) -> None:
         """Note a use, for eviction. May be written later; losing it costs only order."""
+        ...
+
+    def prolong(self, partition: Partition, entry_id: str, now_s: float, sliding_s: float) -> bool:
+        """Move the entry's end as `Entry.used` does; False if it has gone. Nothing else changes, its age least."""
         ...
 
     def latest(self, partition: Partition) -> int: ...

@@ -23,9 +23,11 @@ from cachestack.errors import StoreError
 from cachestack.keys import Partition
 from cachestack.stores.base import NOT_NOW, Changes, NotNow, StoreSize
 from cachestack.stores.codec import charged_bytes, encode_entry, gone_at_s, with_vector
-from cachestack.stores.fences import Fence, Fences, needs_fence
-from cachestack.stores.layout import ENTRY, ID_OFFSET, entry_key, text_digest, wall
+from cachestack.stores.examining import decoded, examine
+from cachestack.stores.fences import Fence, Fences, decode_fence, needs_fence
+from cachestack.stores.layout import ENTRY, FENCE, ID_OFFSET, entry_key, text_digest, wall
 from cachestack.stores.limits import check_fits, check_selector
+from cachestack.stores.steady import SteadyFile
 from cachestack.stores.tenant import BATCH, Page, Tenant
 from cachestack.stores.tenants import Tenants, folder_name
 from cachestack.stores.warm import WarmEntries
@@ -77,12 +79,14 @@ class DiskStore:
 
         return self._tenants.run(folder_name(partition.tenant), find, absent=None)
 
-    def find_exact_at_once(self, partition: Partition, exact: str) -> Entry | NotNow:
+    def find_exact_at_once(self, partition: Partition, exact: str, moment: object = None) -> Entry | NotNow:
         """An entry that was read before and has not changed; for others SQLite might wait for the disk."""
         if self._warm is None:
             self._warm = WarmEntries()
+        if moment is not None and (known := self._warm.find_known(partition, exact, moment)) is not None:
+            return known
         tenant = self._tenants.opened(folder_name(partition.tenant))
-        return NOT_NOW if tenant is None else self._warm.find(tenant, partition, exact)
+        return NOT_NOW if tenant is None else self._warm.find(tenant, partition, exact, moment)
 
     def get(self, partition: Partition, entry_id: str) -> Entry | None:
         return self._tenants.run(folder_name(partition.tenant), lambda t: t.get(partition, entry_id), absent=None)
@@ -99,6 +103,31 @@ class DiskStore:
             else:
                 entries = (entry for keys in self._matching(name, selector) for entry in self._read(name, keys))
             yield from filter(selector.matches, entries)
+
+    def at_one_moment(self, selector: Selector) -> Iterator[Entry]:
+        """As `select`, of each tenant what was there at one and the same moment. Damaged entries are left out."""
+        for name in self._tenants.names():
+            if selector.tenant is None or name == folder_name(selector.tenant):
+                with self._tenants.apart(name) as folder, SteadyFile(folder) as file:
+                    entries = (decoded(row.value) for row in file.rows(ENTRY))
+                    yield from (entry for entry in entries if entry is not None and selector.matches(entry))
+
+    def partitions(self, selector: Selector) -> Iterator[Partition]:
+        """Those that have entries, of the tenant that is asked for."""
+        for name in self._tenants.names():
+            if selector.tenant is None or name == folder_name(selector.tenant):
+                with self._tenants.apart(name) as folder, SteadyFile(folder) as file:
+                    found = list(file.firsts(ENTRY, ID_OFFSET))
+                entries = (decoded(row.value) for row in found)
+                yield from {entry.partition: None for entry in entries if entry is not None}
+
+    def fences(self) -> list[Fence]:
+        """The invalidations that are remembered, each once, the oldest first."""
+        found: dict[Fence, None] = {}
+        for name in self._tenants.names():
+            with self._tenants.apart(name) as folder, SteadyFile(folder) as file:
+                found |= {fence: None for row in file.rows(FENCE) if (fence := decode_fence(row.value)) is not None}
+        return sorted(found, key=lambda fence: fence.at_s)
 
     def put(self, entry: Entry, max_bytes: int | None = None, *, keep_newer: bool = False) -> bool:
         """As the contract says. Raises EntryTooLarge, and changes nothing, where the entry alone exceeds the budget."""
@@ -124,6 +153,15 @@ class DiskStore:
 
         name = folder_name(partition.tenant)
         return self._tenants.run(name, lambda t: t.set_vector(partition, entry_id, encode), absent=False, write=True)
+
+    def prolong(self, partition: Partition, entry_id: str, now_s: float, sliding_s: float) -> bool:
+        """As the contract says."""
+
+        def encode(entry: Entry) -> bytes:
+            return encode_entry(entry.used(now_s, sliding_s))
+
+        name = folder_name(partition.tenant)
+        return self._tenants.run(name, lambda t: t.prolong(partition, entry_id, encode), absent=False, write=True)
 
     def touch(self, partition: Partition, entry_id: str, now_s: float) -> None:
         name = folder_name(partition.tenant)
@@ -160,6 +198,11 @@ class DiskStore:
             self._remove_if(name, keys, selector.matches) for name in names for keys in self._matching(name, selector)
         )
 
+    def has_fence_since(self, tenant: str, at_s: float) -> bool:
+        """Whether any process has invalidated something of the tenant's after `at_s`, but for entries by their id."""
+        now_s = self._clock()
+        return self._tenants.run(folder_name(tenant), lambda t: t.has_fence_between(at_s, now_s), absent=False)
+
     def _add_fence(self, name: str, fence: Fence) -> None:
         self._tenants.run(name, lambda t: t.add_fence(fence), absent=None, write=True)
 
@@ -184,11 +227,12 @@ class DiskStore:
         return sorted(filter(None, names))
 
     def problems(self) -> list[str]:
-        """What a full check of all files finds wrong; empty when all is well. Reads everything."""
+        """What a full check of all files finds wrong; empty when all is well. Reads everything, each file as it is at
+        one moment, and mends nothing: `cachestack doctor` does."""
         found = []
         for name in self._tenants.names():
-            here: list[str] = self._tenants.run(name, Tenant.problems, absent=[])
-            found += [f"{name}: {problem}" for problem in here]
+            with self._tenants.apart(name) as folder:
+                found += [f"{name}: {fault} ({num})" for fault, num in examine(folder).faults.items()]
         return found
 
     def close(self) -> None:

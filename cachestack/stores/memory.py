@@ -66,7 +66,7 @@ class MemoryStore:
             entry_id = room.exact.get(exact) if room else None
             return room.entries[entry_id].entry if room and entry_id is not None else None
 
-    def find_exact_at_once(self, partition: Partition, exact: str) -> Entry | None:
+    def find_exact_at_once(self, partition: Partition, exact: str, moment: object = None) -> Entry | None:
         return self.find_exact(partition, exact)
 
     def get(self, partition: Partition, entry_id: str) -> Entry | None:
@@ -127,6 +127,16 @@ class MemoryStore:
             self._count(partition.tenant, num_bytes - kept.num_bytes)
             kept.entry, kept.num_bytes = entry, num_bytes
             room.log(lambda number: Change(number, "put", entry_id))
+            return True
+
+    def prolong(self, partition: Partition, entry_id: str, now_s: float, sliding_s: float) -> bool:
+        """As in DiskStore."""
+        with self._open():
+            room = self._rooms.get(partition)
+            kept = room.entries.get(entry_id) if room else None
+            if kept is None:
+                return False
+            kept.entry = kept.entry.used(now_s, sliding_s)
             return True
 
     def touch(self, partition: Partition, entry_id: str, now_s: float) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 from cachestack.errors import StoreError
 from cachestack.stores.tenant_file import TenantFile, after
 
-_SUMS = b"S"
+SUMS = b"S"
+STATS_FOLDER = "stats"
 _PAGE = 1000
 
 
@@ -32,7 +33,7 @@ class SumsFile:
             file = self._open()
             with file.atomic():
                 for tenant, new in sums.items():
-                    key = _SUMS + tenant.encode("utf-8", "surrogatepass")
+                    key = SUMS + tenant.encode("utf-8", "surrogatepass")
                     kept = Counter(_decode(file.read(key)))
                     kept.update(new)
                     file.write(key, json.dumps(kept, allow_nan=False).encode())
@@ -51,10 +52,10 @@ class SumsFile:
                 self._file = None
 
     def _rows(self, file: TenantFile) -> Iterator[tuple[str, Mapping[str, float]]]:
-        first, end = _SUMS, after(_SUMS)
+        first, end = SUMS, after(SUMS)
         while rows := file.rows(first, end, _PAGE):
             for row in rows:
-                yield row.key[len(_SUMS) :].decode("utf-8", "surrogatepass"), _decode(row.value)
+                yield row.key[len(SUMS) :].decode("utf-8", "surrogatepass"), _decode(row.value)
             first = rows[-1].key + b"\0"
 
     def _open(self) -> TenantFile:

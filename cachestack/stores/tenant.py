@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cachestack.entries import Entry
+from cachestack.entries import CLOCK_SLACK_S, Entry
 from cachestack.keys import Partition
 from cachestack.stores.base import Change, Changes, StoreSize
 from cachestack.stores.codec import CorruptEntry, charged_bytes, decode_entry, gone_at_s
@@ -124,16 +124,6 @@ class Tenant:
                 entries.append((row.key, entry))
         return Page(entries, rows[-1].key + b"\0" if len(rows) == BATCH else None)
 
-    def problems(self) -> list[str]:
-        """What a full check finds wrong: damage, wrong sums, an entry without its exact key or the other way round."""
-        found = self.file.problems()
-        pointed = {row.value for row in self._all(EXACT)}
-        stored = {row.key for row in self._all(ENTRY)}
-        found += [f"an exact key leads to no entry: {key.hex()}" for key in pointed - stored]
-        found += [f"an entry has no exact key: {key.hex()}" for key in stored - pointed]
-        found += [f"an entry is damaged: {r.key.hex()}" for r in self._all(ENTRY) if _is_corrupt(r.value)]
-        return found
-
     def _all(self, prefix: bytes, start: bytes | None = None) -> Iterator[Row]:
         rows = self.file.rows(start or prefix, after(prefix), BATCH)
         while rows:
@@ -163,6 +153,10 @@ class Tenant:
         except ValueError:
             return Changes(latest, complete=False)
         return Changes(latest, len(changes) == missing, changes if len(changes) == missing else ())
+
+    def has_fence_between(self, at_s: float, now_s: float) -> bool:
+        fences = (decode_fence(row.value) for row in self._all(FENCE, fence_key(at_s)))
+        return any(fence is not None and at_s < fence.at_s <= now_s + CLOCK_SLACK_S for fence in fences)
 
     # writing: each of these is one transaction
 
@@ -205,16 +199,16 @@ class Tenant:
 
     def set_vector(self, partition: Partition, entry_id: str, encode: Callable[[Entry], bytes]) -> bool:
         """Rewrite an entry in place, unless it has gone meanwhile; its last use stays."""
-        key = entry_key(partition, entry_id)
         with self.file.atomic():
-            data = self.file.read(key)
-            entry = None if data is None else self._decode(data)
-            if entry is None:
+            if not self._rewrite(partition, entry_id, encode):
                 return False
-            fresh = encode(entry)
-            self.file.rewrite(key, fresh, charged_bytes(fresh))
             self._log(wall(partition), _PUT, entry_id)
             return True
+
+    def prolong(self, partition: Partition, entry_id: str, encode: Callable[[Entry], bytes]) -> bool:
+        """As `set_vector`, for an entry whose end a use has moved: nobody needs to read its vector again."""
+        with self.file.atomic():
+            return self._rewrite(partition, entry_id, encode)
 
     def remove_if(self, keys: Iterable[bytes], matches: Callable[[Entry], bool]) -> int:
         """Remove those of the entries that (still) match; returns how many."""
@@ -239,6 +233,10 @@ class Tenant:
             if data is not None and _is_corrupt(data):
                 self._remove(key)
 
+    def drop(self, key: bytes) -> None:
+        """Remove whatever is at the key of an entry, and the ways to it. Inside a transaction."""
+        self._remove(key)
+
     def trim(self) -> None:
         """Forget the change records of partitions that have no entries: whoever asks starts over, from nothing."""
         key = LATEST
@@ -251,6 +249,16 @@ class Tenant:
             key = rows[-1].key
 
     # inside a transaction
+
+    def _rewrite(self, partition: Partition, entry_id: str, encode: Callable[[Entry], bytes]) -> bool:
+        key = entry_key(partition, entry_id)
+        data = self.file.read(key)
+        entry = None if data is None else self._decode(data)
+        if entry is None:
+            return False
+        fresh = encode(entry)
+        self.file.rewrite(key, fresh, charged_bytes(fresh))
+        return True
 
     def _use(self, uses: Mapping[bytes, float]) -> None:
         for key, used_at_s in uses.items():
@@ -279,7 +287,7 @@ class Tenant:
             entry = decode_entry(data)
         except CorruptEntry:
             self.file.remove_pointers(EXACT + where, key)
-            self._start_over(where)
+            self.start_over(where)
             return
         question = exact_key(entry.partition, entry.exact)
         if self.file.read(question) == key:
@@ -311,7 +319,7 @@ class Tenant:
         self.file.remove(change_key(where, max(0, number - self._journal_length)))
         self.file.write(LATEST + where, pack_number(number))
 
-    def _start_over(self, where: bytes) -> None:
+    def start_over(self, where: bytes) -> None:
         """A change that cannot be described: readers must read the partition again."""
         number = self._number(where) + 1
         self.file.remove_range(CHANGE + where, after(CHANGE + where))

@@ -193,14 +193,6 @@ class TenantFile(diskcache.Cache):  # type: ignore[misc]
     def num_entries(self) -> int:
         return int(self._sql("SELECT COUNT(*) FROM Cache WHERE size > 0").fetchone()[0])
 
-    def problems(self) -> list[str]:
-        """What SQLite's own check and a recount of the byte sum find wrong; empty when all is well."""
-        found = [str(line) for (line,) in self._sql("PRAGMA integrity_check") if line != "ok"]
-        (counted,) = self._sql("SELECT COALESCE(SUM(size), 0) FROM Cache").fetchone()
-        if counted != self.num_bytes():
-            found.append(f"the byte count says {self.num_bytes()}, the rows add up to {counted}")
-        return found
-
     def close_all(self) -> None:
         """Close the connections of all threads."""
         for keeper in list(self._keepers):

@@ -11,7 +11,8 @@ import re
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +32,11 @@ _CORRUPT_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 @lru_cache(maxsize=4096)
 def folder_name(tenant: str) -> str:
     return digest(b"tenant", tenant.encode("utf-8", "surrogatepass"))[:40]
+
+
+def is_tenant_folder(name: str) -> bool:
+    """Whether a folder of this name is a tenant's."""
+    return _NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,7 @@ class Tenants:
         except OSError as error:
             raise self._failure(self._folder, error) from error
         with found:
-            names = [f.name for f in found if _NAME.fullmatch(f.name)]
+            names = [f.name for f in found if is_tenant_folder(f.name)]
         return sorted(name for name in names if (self._folder / name / DATABASE).exists())
 
     def run(
@@ -106,6 +112,15 @@ class Tenants:
         """The tenant, where its file is open and still in its place; nothing is opened for it. Raises StoreError."""
         opened = self._still_open(name, self._path(name))
         return None if opened is None else opened.tenant
+
+    @contextmanager
+    def apart(self, name: str) -> Iterator[Path]:
+        """The folder of a tenant's file, to be read beside the store. What goes wrong inside is a StoreError."""
+        folder = self._folder / name
+        try:
+            yield folder
+        except (sqlite3.Error, OSError) as error:
+            raise self._failure(folder, error) from error
 
     def close(self) -> None:
         with self._lock:

@@ -32,6 +32,8 @@ class _Room:
     number: int
     version: Version | None
     exact_of: dict[str, str]
+    moment: object = None
+    """The caller's moment at which that was last looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,14 @@ class WarmEntries:
         self._reads: OrderedDict[str, _Read] = OrderedDict()
         self._rooms: dict[Partition, _Room] = {}
 
-    def find(self, tenant: Tenant, partition: Partition, exact: str) -> Entry | NotNow:
+    def find_known(self, partition: Partition, exact: str, moment: object) -> Entry | None:
+        """Where its partition was looked at in this very moment; the file itself is not asked."""
+        read = self._reads.get(exact)
+        if read is None or read.room.moment is not moment or read.entry.partition != partition:
+            return None
+        return read.entry
+
+    def find(self, tenant: Tenant, partition: Partition, exact: str, moment: object = None) -> Entry | NotNow:
         """Does not wait. NOT_NOW: it was not read yet, or has changed, or another thread is at it."""
         if not self._lock.acquire(blocking=False):
             return NOT_NOW
@@ -62,6 +71,7 @@ class WarmEntries:
             if not self._follow(tenant, partition, read.room) or exact not in self._reads:
                 return NOT_NOW
             self._reads.move_to_end(exact)
+            read.room.moment = moment
             return read.entry
         finally:
             self._lock.release()

@@ -1,4 +1,4 @@
-"""`python -m cachestack.training`: train the local verifier and write it into the package, or elsewhere."""
+"""`python -m cachestack.training`: train the local verifier, or the freshness model, and write it into the package."""
 
 from __future__ import annotations
 
@@ -6,30 +6,39 @@ import argparse
 import json
 from pathlib import Path
 
-SHIPPED = Path(__file__).parent.parent / "semantic" / "verifiers" / "data"
+SEMANTIC = Path(__file__).parent.parent / "semantic"
+SHIPPED = {"local": SEMANTIC / "verifiers" / "data", "freshness": SEMANTIC / "freshness" / "data"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m cachestack.training", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=SHIPPED, default="local")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="another number gives slightly other weights")
-    parser.add_argument(
-        "--out", type=Path, default=SHIPPED, help="folder for the trained file (default: the package's)"
-    )
+    parser.add_argument("--out", type=Path, help="folder for the trained file (default: the package's)")
     options = parser.parse_args()
 
-    import torch
-
-    torch.set_num_threads(options.threads)
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / "local.npz"
-    data, card = _local(options.seed)
+    folder = options.out or SHIPPED[options.what]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{options.what}.npz"
+    data, card = _local(options.seed, options.threads) if options.what == "local" else _freshness(options.seed)
     path.write_bytes(data)
     print(f"{path}: {len(data) / 1e6:.2f} MB")
     print(json.dumps(card, indent=1))
 
 
-def _local(seed: int) -> tuple[bytes, object]:
+def _freshness(seed: int) -> tuple[bytes, object]:
+    from cachestack.semantic.freshness.model import write
+    from cachestack.training.freshness import train_freshness
+
+    made = train_freshness(seed=seed, say=lambda what: print(what, flush=True))
+    return write(made), made.card
+
+
+def _local(seed: int, threads: int) -> tuple[bytes, object]:
+    import torch
+
+    torch.set_num_threads(threads)
     from cachestack.semantic.embed import SentenceEncoder
     from cachestack.semantic.verifiers.artefact import write
     from cachestack.training.local import train_local

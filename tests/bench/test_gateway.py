@@ -20,7 +20,8 @@ from cachestack.bench.gateway_client import Address, ask_one, load, run
 from cachestack.bench.gateway_material import Prepared, answer_to, chat_request
 from cachestack.bench.gateway_report import Growth, Misses, Pairs, targets_of
 from cachestack.bench.gateway_servers import scripted_upstream, streamed_text
-from cachestack.bench.gateway_tables import as_markdown, notes, tables
+from cachestack.bench.gateway_tables import notes, tables
+from cachestack.bench.tables import tables_as_markdown
 from cachestack.cli.app import main
 
 TINY = replace(
@@ -92,7 +93,7 @@ def test_targets_are_met_or_not(whole):
 
 
 def test_tables_say_what_the_document_says(whole):
-    text = as_markdown(whole)
+    text = tables_as_markdown(tables(whole), notes(whole))
     assert "| 12,346 |" in text
     assert "0.70 (0.60 to 0.80)" in text
     assert "| a miss, added at the median | 2.50 ms |" in text

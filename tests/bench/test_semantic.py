@@ -17,7 +17,8 @@ from cachestack.bench import semantic as semantic_module
 from cachestack.bench.semantic_exact import exact_hits
 from cachestack.bench.semantic_material import Population, Question, referring, texts_for
 from cachestack.bench.semantic_report import Times
-from cachestack.bench.semantic_tables import as_markdown, notes, tables
+from cachestack.bench.semantic_tables import notes, tables
+from cachestack.bench.tables import tables_as_markdown
 from cachestack.cli.app import main
 from cachestack.corpus import load_questions
 from cachestack.models.catalogue import ALL_MINILM_L6_V2
@@ -83,7 +84,7 @@ def test_targets_are_met_or_not(whole):
 
 
 def test_tables_say_what_the_document_says(whole):
-    text = as_markdown(whole)
+    text = tables_as_markdown(tables(whole), notes(whole))
     assert "| exact hit: the look-up | 0.080 | 0.200 | 0.600 |" in text
     assert "| exact hit, look-up, 99% ms | 0.6 | at most 0.5 | NO |" in text
     for table in tables(whole):

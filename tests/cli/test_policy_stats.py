@@ -61,7 +61,8 @@ def test_show_refuses_an_unknown_tenant(capsys: pytest.CaptureFixture[str]) -> N
 def test_stats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("CACHESTACK_HOME", str(tmp_path))
     assert main(["stats", "--json"]) == 0
-    assert document(capsys) == {"tenants": {}}
+    kept = {"ref": str(tmp_path), "state": "ok", "num_entries": 0, "num_bytes": 0}
+    assert document(capsys) == {"tenants": {}, "store": kept}
     assert main(["stats"]) == 0
     assert "no requests yet" in capsys.readouterr().out
     stats = Stats(SumsFile(tmp_path / "stats"))

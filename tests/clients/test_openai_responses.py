@@ -120,7 +120,13 @@ def test_all_that_is_asked_with_counts(
 
 
 @pytest.mark.parametrize(
-    "state", [{"previous_response_id": "resp_1"}, {"conversation": "conv_1"}, {"background": True}]
+    "state",
+    [
+        {"previous_response_id": "resp_1"},
+        {"conversation": "conv_1"},
+        {"background": True},
+        {"prompt": {"id": "pmpt_1"}},
+    ],
 )
 def test_what_the_provider_keeps_is_not_cached(
     stack: CacheStack, openai: OpenAI, upstream: Upstream, state: dict[str, Any]

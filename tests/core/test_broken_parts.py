@@ -328,10 +328,10 @@ def test_a_store_that_cannot_be_written_is_not_waited_for_at_every_request(
 
 def test_one_tenants_file_that_cannot_be_written_is_no_matter_to_another(make_stack: MakeStack) -> None:
     class OneLocked(Faulty):
-        def put(self, entry: Any, max_bytes: int | None) -> Any:
+        def put(self, entry: Any, max_bytes: int | None, *, keep_newer: bool = False) -> Any:
             if entry.partition.tenant == "a":
                 raise StoreError("locked")
-            return self.inner.put(entry, max_bytes)
+            return self.inner.put(entry, max_bytes, keep_newer=keep_newer)
 
     stack = make_stack(engines={"echo": Echo()}, meaning=False)
     stack.performer.store = OneLocked(stack.performer.store, {})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import tracemalloc
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
@@ -199,3 +202,24 @@ def nested(depth: int) -> object:
 def test_what_json_cannot_say_without_loss_is_refused(value: object) -> None:
     with pytest.raises((TypeError, ValueError)):
         contract(extra={"x": value})
+
+
+@pytest.mark.parametrize(
+    "with_text",
+    [
+        lambda text: {"extra": {"x": text}},
+        lambda text: {"sampling": Sampling(stop=(text,))},
+        lambda text: {"version": text},
+    ],
+    ids=["extra", "stop", "version"],
+)
+def test_nothing_that_is_long_is_held_for_its_digest(with_text: Callable[[str], dict[str, object]]) -> None:
+    gc.collect()
+    tracemalloc.start()
+    try:
+        digests = {contract(**with_text("y" * 10_000 + str(number))) for number in range(50)}
+        assert len(digests) == 50
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()

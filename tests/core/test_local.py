@@ -58,8 +58,8 @@ def test_the_second_question_reuses_the_system_prompt_and_another_tenant_does_no
 
 
 def test_invalidating_a_tenant_drops_its_kv_too(stack: CacheStack) -> None:
-    ask(stack, "Where are you?")
-    ask(stack, "Where are you?", tenant="other")
+    ask(stack, "What is the capital of France?")
+    ask(stack, "What is the capital of France?", tenant="other")
     assert stack.invalidate(tenant="acme") == 1
     assert {group.tenant for group in stack.memory().groups} == {"other"}
     assert prefix_reason(ask(stack, "Who pays for lunch?")) is Reason.PREFIX_COLD

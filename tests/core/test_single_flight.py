@@ -236,6 +236,31 @@ def test_who_asks_after_an_invalidation_gets_a_new_answer(make_stack: MakeStack,
     assert [f.result(20).text for f in (first, second)] == ["old", "new"]
 
 
+def test_an_invalidation_by_another_process_is_seen_by_who_asks_after_it(
+    make_stack: MakeStack, pool: ThreadPoolExecutor, clock: Clock
+) -> None:
+    engine = Held(["kept"], ["old"], ["new"])
+    stack = make_stack(engines={"e": engine}, meaning=False)
+    engine.gate.set()
+    stack.chat("Anything?")  # from now on the tenant has a file, where other processes can say something
+    assert reached(engine)
+    engine.gate.clear()
+    first = pool.submit(stack.chat, QUESTION, tags=["price"])
+    assert reached(engine)
+    before = pool.submit(stack.chat, QUESTION, tags=["price"])
+    assert seats(stack, 1)
+    clock.now_s += 1
+    make_stack(meaning=False).invalidate(tag="price")
+    clock.now_s += 1
+    after = pool.submit(stack.chat, QUESTION, tags=["price"])
+    assert reached(engine)
+    late = pool.submit(stack.chat, QUESTION, tags=["price"])
+    assert seats(stack, 1)
+    engine.gate.set()
+    assert [f.result(20).text for f in (first, before, after, late)] == ["old", "old", "new", "new"]
+    assert stack._flights.num_in_flight == 0
+
+
 def test_only_if_cached_neither_leads_nor_follows(make_stack: MakeStack, pool: ThreadPoolExecutor) -> None:
     engine = Held()
     stack = make_stack(engines={"e": engine}, meaning=False)

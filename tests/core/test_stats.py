@@ -144,7 +144,7 @@ def test_hits_are_added_up_before_they_are_many() -> None:
     ))  # fmt: skip
     for _ in range(10_000):
         stats.count_answer("t", Response("", trace), PricePolicy())
-    assert sum(map(len, stats._hits.values())) < 5000
+    assert len(stats._hits) < 5000
     assert stats.snapshot().by_tenant["t"].semantic.hits == {"exact": 10_000}
 
 

@@ -35,14 +35,14 @@ TRAPS = (
     Trap(
         "an entry that has become another one",
         INDEX,
-        "if entry is None or entry.contract != contract or entry.encoder != encoder:",
+        "if entry is None or entry.group != contract or entry.encoder != encoder:",
         "if entry is None or entry.encoder != encoder:",
         GONE_OR_CHANGED,
     ),
     Trap(
         "a store that lost its last writes and counted on",
-        INDEX,
-        "return record.complete and bool(record.changes) and record.changes[0].entry_id == restored.last_id",
+        "semantic/group_files.py",
+        "return record.complete and bool(record.changes) and record.changes[0].entry_id == last_id",
         "return record.complete",
         "tests/semantic/test_index_journal.py::test_a_store_that_lost_its_last_writes_and_counted_on_is_noticed",
     ),
@@ -101,8 +101,8 @@ TRAPS = (
     Trap(
         "an entry that another encoder has encoded anew",
         INDEX,
-        "if entry is None or entry.contract != contract or entry.encoder != encoder:",
-        "if entry is None or entry.contract != contract:",
+        "if entry is None or entry.group != contract or entry.encoder != encoder:",
+        "if entry is None or entry.group != contract:",
         GONE_OR_CHANGED,
     ),
     Trap(

@@ -155,12 +155,9 @@ TRAPS = (
     Trap(
         "a hit begins the life anew",
         "serving.py",
-        "    yield from _touch(found.value, trace)\n",
-        "    from dataclasses import replace\n\n"
+        "    yield from _touch(found.value, trace, None if found.reason is Reason.STALE else sliding_s, now_s)\n",
         "    from cachestack.effects import PublishEntry\n\n"
-        "    entry = found.value\n"
-        "    end_s = entry.expires_at_s + 1e6\n"
-        "    yield PublishEntry(replace(entry, created_at_s=end_s - 1e6, expires_at_s=end_s), None)\n",
+        "    yield PublishEntry(replace(found.value, created_at_s=now_s, expires_at_s=now_s + 1e6), None)\n",
         TTL,
     ),
     Trap(
@@ -205,8 +202,8 @@ TRAPS = (
     Trap(
         "kept for the policy's time to live instead of the request's",
         "settling.py",
-        "asked_at_s + max_age(request, policy)",
-        "asked_at_s + policy.retention.ttl_s",
+        "    ends_at_s = life.end_s(asked_at_s)\n",
+        "    ends_at_s = asked_at_s + policy.retention.ttl_s\n",
         TTL,
     ),
     # 19: the first message is ignored, or only the last one used

@@ -126,6 +126,8 @@ def test_tools_of_every_kind_are_tools(post: Post, upstream: Upstream, path: str
         (MESSAGES, {"messages": QUESTION, "container": "container_1"}),
         (RESPONSES, {"input": "And then?", "conversation": "conv_1"}),
         (RESPONSES, {"input": "And then?", "previous_response_id": "resp_1"}),
+        (RESPONSES, {"input": "And then?", "prompt": {"id": "pmpt_1", "variables": {"city": "Paris"}}}),
+        (RESPONSES, {"input": "And then?", "prompt": {"id": "pmpt_1", "version": None}}),
         (RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "And then?"}]}),
     ],
 )
@@ -135,6 +137,13 @@ def test_what_depends_on_what_the_provider_keeps_is_not_cached(
     for number in (1, 2):
         assert post(path, **body).headers["cache-status"] == "CacheStack; fwd=request"
         assert len(upstream.requests) == number
+
+
+def test_a_kept_prompt_of_one_version_counts_as_it_is_named(post: Post) -> None:
+    first, other = ({"id": "pmpt_1", "version": version} for version in ("1", "2"))
+    assert not _is_hit(post(RESPONSES, input="Tell me the rest", prompt=first))
+    assert not _is_hit(post(RESPONSES, input="Tell me the rest", prompt=other))
+    assert _is_hit(post(RESPONSES, input="Tell me the rest", prompt=first))
 
 
 def test_an_item_that_only_the_provider_has_whole_is_known_by_its_id(post: Post) -> None:

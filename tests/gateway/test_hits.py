@@ -10,6 +10,8 @@ import pytest
 
 from cachestack.bodies.replays import Replay
 from cachestack.decisions import Response
+from cachestack.driver import drive
+from cachestack.engines.base import exhaust
 from cachestack.engines.functions import FunctionEngine
 from cachestack.gateway.wire import dump
 from cachestack.pipeline import Reading
@@ -77,9 +79,6 @@ def test_the_short_way_tells_what_the_pipeline_tells(scripted: Served, engine: S
 
     def piped() -> Response:
         run, engines = stack.open_run(request, engine, TraceBuilder("x", "default"), reading)
-        from cachestack.driver import drive
-        from cachestack.engines.base import exhaust
-
         return exhaust(drive(run, stack.performer, engines, streams=False))
 
     assert stack.again(request, engine, TraceBuilder("x", "default"), reading) is None, "it was not read before"
@@ -96,6 +95,21 @@ def test_the_short_way_tells_what_the_pipeline_tells(scripted: Served, engine: S
     assert told[0] == told[1]
     other = FunctionEngine("other", "other-1", lambda: "no")
     assert stack.again(request, other, TraceBuilder("x", "default"), reading) is None
+
+
+def test_observers_are_told_of_the_request_as_it_came(scripted: Served, engine: ScriptedEngine) -> None:
+    """Not of what was filled in: a span says what the caller asked for."""
+    stack, told = scripted.gateway.stack, []
+    stack.observe(lambda ended: told.append(ended.request))
+    request, reading = Request((Message("user", "Which?"),)), Reading()
+    for _ in range(3):
+        if stack.again(request, engine, TraceBuilder("x", "default"), reading) is None:
+            run, engines = stack.open_run(request, engine, TraceBuilder("x", "default"), reading)
+            exhaust(drive(run, stack.performer, engines, streams=False))
+        stack.performer.find_exact_at_once(*_looked_up(request))
+    assert stack.again(request, engine, TraceBuilder("x", "default"), reading) is not None
+    assert len(told) == 4
+    assert all(one is request for one in told)
 
 
 def _looked_up(request: Request) -> tuple:

@@ -145,8 +145,8 @@ def test_responses_with_tools_whole_and_streamed(client: openai.OpenAI) -> None:
     (streamed,) = [item for item in final.output if item.type == "function_call"]
     assert (streamed.name, streamed.arguments) == (call.name, call.arguments)
     assert "response.function_call_arguments.delta" in kinds
-    text = client.responses.create(model="gpt-x", input="Hello?")
-    with client.responses.stream(model="gpt-x", input="Hello?") as stream:
+    text = client.responses.create(model="gpt-x", input="Hello there")
+    with client.responses.stream(model="gpt-x", input="Hello there") as stream:
         for _ in stream:
             pass
         assert stream.get_final_response().output_text == text.output_text

@@ -16,16 +16,19 @@ from cachestack.entries import Entry, Selector
 from cachestack.errors import StoreError
 from cachestack.keys import Partition, digest
 from cachestack.semantic.index import FaissIndex
+from cachestack.semantic.redis_index import RedisIndex
 from cachestack.semantic.vectors import cosine
 from cachestack.semantic.vectors_group import VectorGroup
 from cachestack.stores.disk import DiskStore
 from cachestack.stores.memory import MemoryStore
+from cachestack.stores.redis.link import Link
+from cachestack.stores.redis.store import RedisStore
 
 ACME = Partition("acme")
 ENCODER, OTHER_ENCODER = "e" * 64, "f" * 64
 CONTRACT, OTHER_CONTRACT = digest(b"one"), digest(b"two")
 DIMENSION = 16
-Store = DiskStore | MemoryStore
+Store = DiskStore | MemoryStore | RedisStore
 
 
 def unit(*values: float, dimension: int = DIMENSION) -> bytes:
@@ -68,20 +71,36 @@ def make_entry() -> Callable[..., Entry]:
     return make
 
 
-@pytest.fixture(params=["memory", "disk"])
+@pytest.fixture(params=["memory", "disk", "redis", "redis in 3 slots"])
 def store(request, tmp_path: Path) -> Iterator[Store]:
-    made: Store = MemoryStore() if request.param == "memory" else DiskStore(tmp_path / "entries")
+    made: Store
+    if request.param == "memory":
+        made = MemoryStore()
+    elif request.param == "disk":
+        made = DiskStore(tmp_path / "entries")
+    else:
+        server = request.getfixturevalue("redis_server")
+        num_slots = 3 if "slots" in request.param else 1
+        made = RedisStore(Link(server.url), prefix=server.new_prefix(), num_slots=num_slots)
     yield made
     made.close()
 
 
 @pytest.fixture
-def index(store) -> FaissIndex:
-    return FaissIndex(store)
+def index(store) -> FaissIndex | RedisIndex:
+    return RedisIndex(store) if isinstance(store, RedisStore) else FaissIndex(store)
 
 
 def found(index, vector=None, *, partition=ACME, contract=CONTRACT, encoder=ENCODER, num=10) -> list[str]:
     return [c.entry.entry_id for c in index.search(partition, contract, vector or at(0), encoder, num)]
+
+
+def num_searchable(store, index) -> int:
+    """How many vectors of the usual length lie where they are searched."""
+    if isinstance(index, FaissIndex):
+        return index.counts().num_vectors
+    names = [slot.vectors(ENCODER, CONTRACT, 4 * DIMENSION) for slot in store.names.slots(ACME)]
+    return sum(store.link.client.execute_command("VCARD", name) for name in names)
 
 
 # what is found
@@ -157,7 +176,7 @@ def test_placeholders_take_no_place_among_the_nearest(store, index, make_entry, 
     for i in range(20):
         store.put(make_entry(placeholder, f"empty-{i}"))
     assert found(index, at(120), num=1) == ["good"]
-    assert index.counts().num_vectors == 1
+    assert num_searchable(store, index) == 1
 
 
 def test_expired_entries_are_found_too(store, index, make_entry):
@@ -184,10 +203,11 @@ def test_a_vector_that_cannot_be_compared_is_skipped_and_counted(store, index, m
     store.put(make_entry(bad, "bad at load"))
     store.put(make_entry(at(5), "good"))
     assert found(index) == ["good"]
-    assert index.counts().num_bad_vectors == 1
     store.put(make_entry(bad, "bad later"))
     assert found(index) == ["good"]
-    assert index.counts().num_bad_vectors == 2
+    assert num_searchable(store, index) == 1
+    if isinstance(index, FaissIndex):  # Redis has them in no set from the start
+        assert index.counts().num_bad_vectors == 2
     if len(bad) == 4 * DIMENSION:
         assert index.search(ACME, CONTRACT, bad, ENCODER, 5) == []
         assert found(index) == ["good"]

@@ -12,8 +12,11 @@ from cachestack.entries import Entry
 from cachestack.keys import Partition, digest
 from cachestack.stores.disk import DiskStore
 from cachestack.stores.memory import MemoryStore
+from cachestack.stores.redis.link import Link
+from cachestack.stores.redis.store import RedisStore
+from tests.redis_server import RedisServer
 
-Store = DiskStore | MemoryStore
+Store = DiskStore | MemoryStore | RedisStore
 MakeEntry = Callable[..., Entry]
 
 
@@ -66,9 +69,17 @@ def make_entry(clock: Clock) -> MakeEntry:
     return make
 
 
-@pytest.fixture(params=["memory", "disk"])
+@pytest.fixture(params=["memory", "disk", "redis", "redis in 3 slots"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    made: Store = MemoryStore(clock) if request.param == "memory" else DiskStore(tmp_path / "entries", clock)
+    made: Store
+    if request.param == "memory":
+        made = MemoryStore(clock)
+    elif request.param == "disk":
+        made = DiskStore(tmp_path / "entries", clock)
+    else:
+        server: RedisServer = request.getfixturevalue("redis_server")
+        num_slots = 3 if "slots" in request.param else 1
+        made = RedisStore(Link(server.url), clock, prefix=server.new_prefix(), num_slots=num_slots)
     yield made
     made.close()
 

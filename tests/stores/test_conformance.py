@@ -1,4 +1,4 @@
-"""What every store must do. The same tests run over memory and disk."""
+"""What every store must do. The same tests run over memory, disk and Redis."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from cachestack.errors import EntryTooLarge, StoreError, UsageError
 from cachestack.keys import Partition
 from cachestack.stores.codec import charged_bytes, encode_entry
 from cachestack.stores.disk import DiskStore
+from cachestack.stores.redis.store import RedisStore
 
 ACME = Partition("acme")
 
 
 def cost(entry):
     return charged_bytes(encode_entry(entry))
+
+
+def tells_changes(store):
+    """A partition in several slots has no common order of changes: whoever follows it starts over."""
+    return not isinstance(store, RedisStore) or store.names.num_slots == 1
 
 
 def ids(store, partition=ACME):
@@ -281,7 +287,8 @@ def test_any_text_is_kept(store, make_entry, text):
     store.put(entry)
     assert store.find_exact(entry.partition, text) == entry
     assert store.get(entry.partition, text) == entry
-    assert store.changes(entry.partition, store.latest(entry.partition) - 1).changes[0].entry_id == text
+    if tells_changes(store):
+        assert store.changes(entry.partition, store.latest(entry.partition) - 1).changes[0].entry_id == text
     assert store.invalidate(Selector(tenant=text, user=text, tag=text, version=text, entry_id=text)) == 1
 
 
@@ -300,6 +307,10 @@ def test_changes_tell_what_happened_in_order(store, make_entry, clock):
     store.put(make_entry(tenant="other"))
     store.invalidate(Selector(entry_id="a"))
     found = store.changes(ACME, start)
+    if not tells_changes(store):
+        assert not found.complete
+        assert store.changes(ACME, found.latest).complete
+        return
     assert found.complete
     assert found.latest == store.latest(ACME) == start + 4
     assert [(c.number - start, c.kind, c.entry_id) for c in found.changes] == [
@@ -325,7 +336,9 @@ def test_a_vector_can_be_replaced_in_place(store, make_entry, clock):
     assert store.set_vector(ACME, "old", b"\1" * 16, "fresh")
     changed = replace(entry, vector=b"\1" * 16, encoder="fresh")
     assert store.get(ACME, "old") == store.find_exact(ACME, entry.exact) == changed
-    assert [(c.kind, c.entry_id) for c in store.changes(ACME, before).changes] == [("put", "old")]
+    assert store.latest(ACME) == before + 1
+    if tells_changes(store):
+        assert [(c.kind, c.entry_id) for c in store.changes(ACME, before).changes] == [("put", "old")]
     assert store.size().num_bytes == cost(changed) + cost(newer)
     last = make_entry(entry_id="last")
     store.put(last, max_bytes=cost(newer) + cost(last))
@@ -368,6 +381,8 @@ def test_threads_that_start_together_lose_nothing(store, make_entry):
     everything = [e for mine in lots for e in mine]
     assert ids(store) == {e.entry_id for e in everything}
     assert store.size("acme").num_bytes == sum(map(cost, everything))
+    if not tells_changes(store):
+        return
     newest = store.changes(ACME, store.latest(ACME) - len(everything))
     assert newest.complete
     assert {c.entry_id for c in newest.changes} == {e.entry_id for e in everything}

@@ -46,10 +46,10 @@ class Run:
         return max(int(number) for step in steps for number in step.split()[1:])
 
 
-def run_and_kill(rng: random.Random, folder: Path, first: int, *snapshots: Path) -> Run:
+def run_and_kill(rng: random.Random, folder: Path, first: int, *more: object, program: Path = PROGRAM) -> Run:
     """Let a writer work for a random while, then kill it."""
     process = subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(folder), str(rng.random())[2:], str(first), *map(str, snapshots)],
+        [sys.executable, str(program), str(folder), str(rng.random())[2:], str(first), *map(str, more)],
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": ROOT},
     )

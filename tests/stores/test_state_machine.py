@@ -1,4 +1,5 @@
-"""Random sequences of calls: memory, disk and a plain model agree, and so does whoever follows the change record."""
+"""Random sequences of calls: memory, disk, Redis and a plain model agree, and so does whoever follows the change
+record."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -16,6 +18,9 @@ from cachestack.keys import Partition
 from cachestack.stores.codec import charged_bytes, encode_entry, gone_at_s
 from cachestack.stores.disk import DiskStore
 from cachestack.stores.memory import MemoryStore
+from cachestack.stores.redis.link import Link
+from cachestack.stores.redis.store import RedisStore
+from tests.redis_server import RedisServer
 
 PARTITIONS = [Partition("a"), Partition("a", user="u"), Partition("b")]
 partitions = st.sampled_from(PARTITIONS)
@@ -42,6 +47,14 @@ class Follower:
         self.seen = changes.latest
 
 
+SERVER: list[RedisServer] = []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _server(redis_server: RedisServer) -> None:
+    SERVER[:] = [redis_server]
+
+
 class Stores(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
@@ -54,20 +67,30 @@ class Stores(RuleBasedStateMachine):
         return self.now_s
 
     def teardown(self):
-        self.memory.close()
-        self.disk.close()
+        for store in self.stores:
+            store.close()
         shutil.rmtree(self.folder)
 
     @initialize()
     def begin(self):
         self.memory = MemoryStore(self.clock, journal_length=JOURNAL)
         self.disk = DiskStore(self.folder / "entries", self.clock, journal_length=JOURNAL)
-        self.followers = {(name, p): Follower() for name in ("memory", "disk") for p in PARTITIONS}
+        self.redis = self.new_redis(prefix := SERVER[0].new_prefix())
+        self.slots = self.new_redis(f"{prefix}slots:", num_slots=3)
+        self.followers = {(name, p): Follower() for name in ("memory", "disk", "redis", "slots") for p in PARTITIONS}
+
+    def new_redis(self, prefix, num_slots=1):
+        link = Link(SERVER[0].url)
+        return RedisStore(link, self.clock, prefix=prefix, num_slots=num_slots, journal_length=JOURNAL)
+
+    @property
+    def stores(self):
+        return (self.memory, self.disk, self.redis, self.slots)
 
     def both(self, method, *arguments):
         self.now_s += 1
-        one, other = (getattr(store, method)(*arguments) for store in (self.memory, self.disk))
-        assert one == other
+        one, *others = (getattr(store, method)(*arguments) for store in self.stores)
+        assert others == [one] * len(others)
         return one
 
     @rule(
@@ -117,7 +140,7 @@ class Stores(RuleBasedStateMachine):
     @rule(partition=partitions, name=small)
     def touch(self, partition, name):
         self.now_s += 1
-        for store in (self.memory, self.disk):
+        for store in self.stores:
             store.touch(partition, f"e{name}", self.now_s)
         key = (partition, f"e{name}")
         if key in self.model:
@@ -160,7 +183,7 @@ class Stores(RuleBasedStateMachine):
         self.disk.close()
         self.disk = DiskStore(self.folder / "entries", self.clock, journal_length=JOURNAL)
 
-    @rule(which=st.sampled_from(["memory", "disk"]), partition=partitions)
+    @rule(which=st.sampled_from(["memory", "disk", "redis", "slots"]), partition=partitions)
     def follow(self, which, partition):
         follower = self.followers[which, partition]
         follower.catch_up(getattr(self, which), partition)
@@ -168,7 +191,7 @@ class Stores(RuleBasedStateMachine):
 
     @invariant()
     def all_agree(self):
-        for store in (self.memory, self.disk):
+        for store in self.stores:
             for partition in PARTITIONS:
                 expected = {i: e for (p, i), e in self.model.items() if p == partition}
                 assert {e.entry_id: e for e in store.entries(partition)} == expected

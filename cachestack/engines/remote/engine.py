@@ -18,7 +18,7 @@ from cachestack.engines.remote.bridge import as_sync, run_in_background
 from cachestack.engines.remote.clients import LoopClients, import_httpx
 from cachestack.engines.remote.dialects.base import Read, RemoteDialect, parsed
 from cachestack.engines.remote.prefix_hint import PrefixHints
-from cachestack.engines.remote.prompt_caching import Provider, with_hint
+from cachestack.engines.remote.prompt_caching import Provider, routing_headers, with_hint
 from cachestack.engines.remote.retrying import Retries, Timeouts, is_retried, retry_after_s
 from cachestack.engines.remote.sse import EventDecoder
 from cachestack.errors import ConfigError, EngineError, EngineTimeout, RequestError, UpstreamError
@@ -163,14 +163,17 @@ class RemoteEngine:
         dialect, body = self._compile(request)
         if not body.get("model"):
             raise RequestError(f"the engine {self.name} has no model of its own; the request must name one")
+        headers = self._passed_headers(request, dialect)
         try:
             if self._prompt_caching:
-                body = with_hint(body, request, self._hints.hint(request), self.provider, long_lived=self._long_lived)
+                hint = self._hints.hint(request)
+                body = with_hint(body, request, hint, self.provider, long_lived=self._long_lived)
+                headers |= routing_headers(hint, self.provider)
             content = json.dumps(body).encode()
         except RecursionError:
             raise RequestError("the request is nested too deeply") from None
         is_own = not request.dialect or request.dialect == dialect.name
-        return _Call(dialect, content, body.get("stream") is True, is_own, self._passed_headers(request, dialect))
+        return _Call(dialect, content, body.get("stream") is True, is_own, headers)
 
     def _passed_headers(self, request: Request, dialect: RemoteDialect) -> dict[str, str]:
         """The request's own, after those of the same name that this engine always sends."""

@@ -15,6 +15,9 @@ from cachestack.requests import Request
 
 Provider = Literal["openai", "anthropic", "vllm", "sglang", "llama-cpp", "tensorrt-llm", "ollama", "generic"]
 SALTED = ("vllm", "sglang")
+ROUTING_HEADER = "x-cachestack-prefix"
+HOSTED = ("openai", "anthropic")
+"""Providers that do not put several servers of one's own behind one address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,11 @@ def with_hint(
             return _with_breakpoints(body, request, hint, caches.anthropic)
         case _:
             return body
+
+
+def routing_headers(hint: PrefixHint, provider: Provider) -> dict[str, str]:
+    """By which a load balancer sends what begins alike to the same server (deploy/nginx.conf). The value is an HMAC."""
+    return {} if provider in HOSTED else {ROUTING_HEADER: hint.key}
 
 
 def _with_breakpoints(

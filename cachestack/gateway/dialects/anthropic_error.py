@@ -24,6 +24,8 @@ _TYPES: dict[Kind, str] = {
 
 def anthropic_error(fault: Fault, trace_id: str) -> dict[str, Any]:
     if fault.body is not None and fault.body.get("type") == "error":
-        return dict(fault.body)
+        said = fault.body["error"]
+        error = {"type": said.get("type") or _TYPES[fault.kind], "message": said["message"]}
+        return {"type": "error", "error": error, "request_id": trace_id}
     error = {"type": _TYPES[fault.kind], "message": fault.message}
     return {"type": "error", "error": error, "request_id": trace_id}

@@ -24,5 +24,5 @@ _TYPES: dict[Kind, str] = {
 
 def openai_error(fault: Fault, trace_id: str) -> dict[str, Any]:
     if fault.body is not None and isinstance(fault.body.get("error"), dict):
-        return dict(fault.body)
+        return {"error": fault.body["error"]}
     return {"error": {"message": fault.message, "type": _TYPES[fault.kind], "param": fault.param, "code": fault.code}}

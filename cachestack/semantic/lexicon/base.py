@@ -150,6 +150,21 @@ def _load(name: str) -> Lexicon:
     )
 
 
+def sections_of(name: str) -> dict[str, list[str]]:
+    """The lines of each section of a word list."""
+    return _sections(_read(name))
+
+
+def bare(text: str) -> str:
+    """Without accents."""
+    return _bare(text)
+
+
+def word_set(lines: list[str]) -> frozenset[str]:
+    """All words of these lines, with and without accents."""
+    return _words(lines)
+
+
 def _read(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
 

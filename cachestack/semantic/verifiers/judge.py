@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 from cachestack.engines.base import Engine, is_token_engine
@@ -26,12 +27,13 @@ class Judge:
         self._engine = engine
 
     def verify_texts(self, cached: str, asked: str, score: float) -> Agreement:
-        reply = self._reply(
+        reply = reply_of(
+            self._engine,
             Request(
                 (Message("system", INSTRUCTION), Message("user", _both(cached, asked))),
                 sampling=Sampling(temperature=0.0, max_new_tokens=MAX_NEW_TOKENS),
                 model=self._engine.model,
-            )
+            ),
         )
         said = _WORD.fullmatch(reply)
         if said is None:
@@ -39,26 +41,31 @@ class Judge:
         agrees = said[1].lower() == "yes"
         return Agreement(agrees, float(agrees), {"reply": said[1].upper()})
 
-    def _reply(self, request: Request) -> str:
-        engine = self._engine
-        stream: Any
-        if is_token_engine(engine):
-            stream = engine.stream_tokens(request, engine.prepare(request), (), ())
-        else:
-            stream = engine.stream(request)
-        text = ""
-        try:
-            while True:
-                text += next(stream)
-        except StopIteration as stop:
-            done = stop.value if isinstance(stop.value, Generation) else stop.value.generation
-            return done.text or text
+
+def reply_of(engine: Engine, request: Request, until_s: float | None = None) -> str:
+    """What an engine of either kind replies, read to its end. Past `until_s` (of `time.monotonic`) its work is broken
+    off at the next piece, with TimeoutError."""
+    stream: Any
+    if is_token_engine(engine):
+        stream = engine.stream_tokens(request, engine.prepare(request), (), ())
+    else:
+        stream = engine.stream(request)
+    text = ""
+    try:
+        while True:
+            text += next(stream)
+            if until_s is not None and time.monotonic() > until_s:
+                stream.close()
+                raise TimeoutError("the engine was broken off at its deadline")
+    except StopIteration as stop:
+        done = stop.value if isinstance(stop.value, Generation) else stop.value.generation
+        return done.text or text
 
 
 def _both(cached: str, asked: str) -> str:
-    return f"First:\n{_fenced(cached)}\n\nSecond:\n{_fenced(asked)}"
+    return f"First:\n{fenced(cached)}\n\nSecond:\n{fenced(asked)}"
 
 
-def _fenced(text: str) -> str:
+def fenced(text: str) -> str:
     """Between marks that the text itself cannot close."""
     return "<<<\n" + text.replace("<<<", "‹‹‹").replace(">>>", "›››") + "\n>>>"
