@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from typing import Any, Literal, TypeVar
@@ -30,13 +29,8 @@ def load_conversations() -> tuple[Conversation, ...]:
 
 
 def load_admission(part: AnswerPart) -> tuple[AnswerExample, ...]:
-    """Labelled answers of one part. A hash of the question says which part it is in: `dev` was tuned on."""
-    return tuple(one for one in _read("admission.jsonl", AnswerExample) if answer_part(one.question) == part)
-
-
-def answer_part(question: str) -> AnswerPart:
-    quarter = hashlib.sha256(question.encode("utf-8", "surrogatepass")).digest()[0] % 4
-    return "test" if quarter == 3 else "dev"
+    """Labelled answers of one part. `dev` is trained on; `test` is by a writer of its own."""
+    return tuple(one for one in _read("admission.jsonl", AnswerExample) if one.part == part)
 
 
 def load_answers(part: AnswerPart | None = None) -> tuple[AnswerPair, ...]:

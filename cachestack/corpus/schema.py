@@ -86,13 +86,16 @@ AnswerKind = Literal["good", "refusal", "apology", "error", "cut", "ask_back"]
 
 
 class AnswerExample(Part):
-    """An answer as a model, a server or a proxy may give it, and what it is."""
+    """An answer as a model, a server or a proxy may give it, and what it is. `writer`: who wrote it, by number, 0 where
+    that is not told; `part`: what it may be used for."""
 
     question: Annotated[str, Field(min_length=1, max_length=4000)]
     answer: Annotated[str, Field(max_length=20_000)]
     kind: AnswerKind
     language: Language
     domain: Annotated[str, Field(min_length=1, max_length=60)] = "unknown"
+    writer: Annotated[int, Field(ge=0, le=99)] = 0
+    part: Literal["dev", "test"] = "dev"
 
 
 class Turn(Part):

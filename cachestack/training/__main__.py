@@ -1,4 +1,5 @@
-"""`python -m cachestack.training`: train the local verifier, or the freshness model, and write it into the package."""
+"""`python -m cachestack.training`: train the local verifier, or the model of freshness or of admission,
+and write it into the package."""
 
 from __future__ import annotations
 
@@ -7,7 +8,11 @@ import json
 from pathlib import Path
 
 SEMANTIC = Path(__file__).parent.parent / "semantic"
-SHIPPED = {"local": SEMANTIC / "verifiers" / "data", "freshness": SEMANTIC / "freshness" / "data"}
+SHIPPED = {
+    "local": SEMANTIC / "verifiers" / "data",
+    "freshness": SEMANTIC / "freshness" / "data",
+    "admission": SEMANTIC / "admission" / "data",
+}
 
 
 def main() -> None:
@@ -21,7 +26,10 @@ def main() -> None:
     folder = options.out or SHIPPED[options.what]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{options.what}.npz"
-    data, card = _local(options.seed, options.threads) if options.what == "local" else _freshness(options.seed)
+    makers = {"freshness": _freshness, "admission": _admission}
+    data, card = (
+        _local(options.seed, options.threads) if options.what == "local" else makers[options.what](options.seed)
+    )
     path.write_bytes(data)
     print(f"{path}: {len(data) / 1e6:.2f} MB")
     print(json.dumps(card, indent=1))
@@ -32,6 +40,14 @@ def _freshness(seed: int) -> tuple[bytes, object]:
     from cachestack.training.freshness import train_freshness
 
     made = train_freshness(seed=seed, say=lambda what: print(what, flush=True))
+    return write(made), made.card
+
+
+def _admission(seed: int) -> tuple[bytes, object]:
+    from cachestack.semantic.admission.model import write
+    from cachestack.training.admission import train_admission
+
+    made = train_admission(seed=seed, say=lambda what: print(what, flush=True))
     return write(made), made.card
 
 

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import importlib
 import re
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachestack.semantic.admission import KINDS, cut, errors, examine, personal, placeholders, secrets, wording
-from cachestack.semantic.admission.reading import MAX_CLAUSES, MAX_READ, read
+from cachestack.semantic.admission import (
+    KINDS,
+    as_asked,
+    cut,
+    errors,
+    examine,
+    features,
+    find_by_rules,
+    personal,
+    placeholders,
+    secrets,
+)
+from cachestack.semantic.admission.model import shipped
 
 sre, parser = (importlib.import_module(name) for name in ("re._constants", "re._parser"))
 QUESTION = "How do I reset my password?"
@@ -120,15 +133,68 @@ def test_a_refusal_that_then_solves_is_an_answer(refusal: str) -> None:
     assert examine(QUESTION, (), solved) is None
 
 
-@given(st.text(alphabet="a.b ,\n'?!", max_size=20_000))
+@given(st.text(alphabet="a.b ,\n'?!{\"<`1", max_size=20_000))
+@settings(deadline=None)
 def test_reading_is_bounded(text: str) -> None:
-    reading = read(text)
-    assert len(reading.clauses) <= MAX_CLAUSES
-    assert sum(len(clause.text) for clause in reading.clauses) <= MAX_READ
+    assert len(features.features("What?", text)) <= 4_000
+
+
+@pytest.mark.parametrize("piece", ["\n", "word ", "{", "A.b? ", "```\n", " ", "at x.y(", '{"a":', "<a>", "0-"])
+def test_the_longest_answer_is_judged_in_a_bounded_time(piece: str) -> None:
+    text = piece * (256 * 1024 // len(piece)) + "x"
+    examine("What?", (), "warm")
+    began = time.process_time()
+    examine("What?", (), text)
+    assert time.process_time() - began < 1.0
+
+
+def test_the_system_prompt_of_a_translator_is_part_of_what_is_asked() -> None:
+    assert as_asked("Non.", ("You translate into English.",)) == "translate: Non."
+    assert as_asked("Non.", ("You are kind.",)) == "Non."
+
+
+def test_what_may_be_asked_for_is_no_proof() -> None:
+    """A rule that is certain by itself is only evidence where the question asks for such a thing."""
+    for question, answer in (
+        ("Extract the phone, null if missing: 'see you'", "null"),
+        ("Show a JSON error body", '{"error": "not found"}'),
+        ("How do I write a placeholder in a template?", "{{name}}"),
+    ):
+        found, is_sure = find_by_rules(question, answer)
+        assert found is not None
+        assert not is_sure
+        assert find_by_rules("How far is it?", answer)[1]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"echo: {QUESTION}",
+        f"(the answer of your model to '{QUESTION}')",
+        "an answer",
+        "Answer 3: once",
+        "Rue Verte",
+        '{"city": "Lyon", "open": true, "floor": 2}',
+    ],
+)
+def test_stubs_and_structured_answers_are_left_to_the_rules(answer: str) -> None:
+    always = replace(shipped(), refuse_from=0.0)
+    assert examine(QUESTION, (), answer, model=always) is None
+    assert examine(QUESTION, (), f"I cannot answer '{QUESTION}'", model=always) is not None
+    assert examine(QUESTION, (), '{"error": "down", "code": 500, "id": 3}', model=always) is not None
+
+
+def test_the_threshold_decides_what_rules_leave_open() -> None:
+    answer = "You could ask around, or not."
+    never = replace(shipped(), refuse_from=1.1)
+    always = replace(shipped(), refuse_from=0.0)
+    assert examine(QUESTION, (), answer, model=never) is None
+    assert examine(QUESTION, (), answer, model=always) is not None
+    assert examine(QUESTION, (), "null", model=never) is not None
 
 
 def patterns() -> Iterator[re.Pattern[str]]:
-    for module in (cut, errors, personal, placeholders, secrets, wording):
+    for module in (cut, errors, features, personal, placeholders, secrets):
         for value in vars(module).values():
             yield from _in(value)
 
@@ -138,6 +204,9 @@ def _in(value: Any) -> Iterator[re.Pattern[str]]:
         yield value
     elif isinstance(value, tuple):
         for one in value:
+            yield from _in(one)
+    elif isinstance(value, dict):
+        for one in value.values():
             yield from _in(one)
 
 

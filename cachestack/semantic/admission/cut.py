@@ -41,6 +41,10 @@ _MAY_END = words_of(
 """Of those, what a finished short answer may end with (`log in`, `what it is`)."""
 
 
+UNSURE = frozenset({"open_item", "open_sentence"})
+"""Ends that finished answers have too: evidence, no proof."""
+
+
 def find_cut(answer: str) -> Finding | None:
     """A finding of kind `cut_off`."""
     text = answer.rstrip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from cachestack.semantic.admission.base import Finding
 from cachestack.semantic.admission.reading import fold
@@ -28,34 +29,30 @@ _STAND_IN = re.compile(
     r"(?:answer|response|réponse) ?: ?|coming soon|à venir|à compléter|test(?:ing)?(?: (?:answer|response|\d+))?|"
     r"sample (?:answer|response|text)|foo|foo ?bar|asdf\w*|xxx+|\.\.\.+)\W*)"
 )
-_NOTHING = re.compile(
-    r"\b(?:null|undefined|nan|nil|none|void|empty|vide|test|todo|placeholder|value|valeur|json|python|javascript|sql|option|label|choose|classif\w*)\b"
-)
 _TEMPLATE = re.compile(
     r"\W*(?:\{\{[^{}]{0,80}\}\}|<[a-z_ -]{1,60}>|\[(?:insert|your|enter|add|put|answer|response|placeholder|insérer|"
     r"votre|réponse)[^\[\]]{0,80}\]|\$\{[^{}]{0,80}\}|%\w+%)\W*"
 )
 _TASK_WORDS = ("repeat", "répète", "répétez", "say ", "dis ", "echo", "copy")
+_MAY_BE_ASKED = frozenset({"label", "data", "code", "text", "translation", "quoted"})
+"""What a question may ask for that a stand-in answers: `null`, `N/A`, `{{name}}`."""
 
 
-def find_placeholder(question: str, answer: str) -> Finding | None:
-    """A finding of kind `placeholder`."""
+def find_placeholder(question: str, asked_for: Collection[str], answer: str) -> tuple[Finding | None, bool]:
+    """A finding of kind `placeholder`, and whether it is certain. `asked_for`: what the question asks for
+    (features.py)."""
     if len(answer) > MAX_LENGTH:
-        return None
-    said = fold(answer)
-    if (
-        _STAND_IN.fullmatch(said)
-        and not any(c.isdigit() for c in said)
-        and not _says_itself(said)
-        and not _NOTHING.search(fold(question))
-    ):
-        return Finding("placeholder", {"form": "stand_in"})
-    if _TEMPLATE.fullmatch(said):
-        return Finding("placeholder", {"form": "template"})
-    asked = fold(question)
+        return None, False
+    said, asked = fold(answer), fold(question)
     if len(asked.split()) >= MIN_ECHOED and asked.endswith("?") and said.rstrip(" .!?") == asked.rstrip(" .!?"):
-        return Finding("placeholder", {"form": "echo"}) if not asked.startswith(_TASK_WORDS) else None
-    return None
+        is_meant = asked.startswith(_TASK_WORDS)
+        return (None, False) if is_meant else (Finding("placeholder", {"form": "echo"}), True)
+    is_sure = _MAY_BE_ASKED.isdisjoint(asked_for) or not any(c.isalnum() for c in said)
+    if _TEMPLATE.fullmatch(said):
+        return Finding("placeholder", {"form": "template"}), is_sure
+    if _STAND_IN.fullmatch(said) and not any(c.isdigit() for c in said) and not _says_itself(said):
+        return Finding("placeholder", {"form": "stand_in"}), is_sure
+    return None, False
 
 
 def _says_itself(said: str) -> bool:
