@@ -61,8 +61,12 @@ class PreparedPerformer(Performer):
         return super().embed(text, wait_s) if found is None else found
 
 
+_ANSWER = "The office is on the second floor, and the form takes about ten minutes."
+"""What is kept of any question: no refusal, no error, nobody's data."""
+
+
 class NoEngine:
-    """Answers every request at once with a word of its own."""
+    """Answers every request at once with a sentence of its own."""
 
     name = "log"
     model = "log"
@@ -72,7 +76,7 @@ class NoEngine:
 
     def stream(self, request: Request) -> Generator[str, None, Generation]:
         yield from ()
-        return Generation("answered", usage=self.usage)
+        return Generation(_ANSWER, usage=self.usage)
 
 
 @dataclass(slots=True)

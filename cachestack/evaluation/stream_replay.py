@@ -7,7 +7,7 @@ those of questions that were not served, and nothing else.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cachestack.decisions import Best, Hit, Miss, Reason
@@ -38,22 +38,47 @@ class Order:
 
 @dataclass(slots=True)
 class Point:
-    """After so many requests."""
+    """After so many requests. `hits` are all served ones, exact and by meaning."""
 
     requests: int
     hits: int
     wrong_hits: int
+    meaning_hits: int
+    wrong_meaning_hits: int
     audits: int
     threshold: float | None
     state: str
 
 
 @dataclass(slots=True)
-class StreamRun:
-    requests: int = 0
+class Served:
+    """Hits, exact and by meaning. An exact one is wrong where a later request of the same text has another label."""
+
     exact_hits: int = 0
-    hits: int = 0
-    wrong_hits: int = 0
+    wrong_exact_hits: int = 0
+    meaning_hits: int = 0
+    wrong_meaning_hits: int = 0
+
+    @property
+    def hits(self) -> int:
+        return self.exact_hits + self.meaning_hits
+
+    @property
+    def wrong_hits(self) -> int:
+        return self.wrong_exact_hits + self.wrong_meaning_hits
+
+    def count_exact(self, wrong: bool) -> None:
+        self.exact_hits += 1
+        self.wrong_exact_hits += wrong
+
+    def count_by_meaning(self, wrong: bool) -> None:
+        self.meaning_hits += 1
+        self.wrong_meaning_hits += wrong
+
+
+@dataclass(slots=True)
+class StreamRun(Served):
+    requests: int = 0
     audits: int = 0
     audits_wrong: int = 0
     points: list[Point] = field(default_factory=list)
@@ -61,16 +86,17 @@ class StreamRun:
     reports: Mapping[str, ClassReport] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    threshold: float
-    hits: int
-    wrong_hits: int
-    exact_hits: int
+@dataclass(slots=True)
+class Fixed(Served):
+    """`threshold`: None serves nothing by meaning."""
+
+    threshold: float | None = None
 
 
-def replay(material: Material, order: Order, policy: Policy, seed: int) -> StreamRun:
-    """Under the policy's budget. `seed` draws the audits."""
+def replay(
+    material: Material, order: Order, policy: Policy, seed: int, on_requests: Callable[[int], None] = lambda _: None
+) -> StreamRun:
+    """Under the policy's budget. `seed` draws the audits; `on_requests` is told now and then how many were asked."""
     run = StreamRun()
     asked_label = ""
 
@@ -107,7 +133,7 @@ def replay(material: Material, order: Order, policy: Policy, seed: int) -> Strea
         run.requests += 1
         asked_label = label
         if number in stored:
-            run.exact_hits += 1
+            run.count_exact(stored[number] != label)
         else:
             question = material.questions[number]
             request = Request((Message("user", question.text),), tenant="stream")
@@ -120,8 +146,7 @@ def replay(material: Material, order: Order, policy: Policy, seed: int) -> Strea
                 entry = entries.setdefault(kept, replace(material.entry(kept), answer=stored[kept]))
             if isinstance(found, Hit):
                 assert entry is not None, "a hit has an entry"
-                run.hits += 1
-                run.wrong_hits += entry.answer != label
+                run.count_by_meaning(entry.answer != label)
                 served = NoteServed(
                     str(run.requests), request, _PARTITION, str(number), entry, found.detail["score"],
                     question.language, limited,
@@ -137,6 +162,7 @@ def replay(material: Material, order: Order, policy: Policy, seed: int) -> Strea
                     budgets.missed(missed)
         if run.requests % EVERY == 0 or run.requests == len(order.numbers):
             _note(run, budgets, limited)
+            on_requests(run.requests)
     return run
 
 
@@ -159,36 +185,38 @@ def chosen(material: Material, asked: int, stored: Mapping[int, str], terms: Ter
     return Miss(Reason.NOT_VALIDATED, best=None if best is None else Best(best[1], best[0]))
 
 
-def at_fixed(material: Material, order: Order, threshold: float) -> Fixed:
+def at_fixed(material: Material, order: Order, threshold: float | None) -> Fixed:
     """Without a budget: one threshold throughout, nothing learnt."""
     stored: dict[int, str] = {}
-    hits = wrong = exact = 0
+    found, least = Fixed(threshold=threshold), 1.0 if threshold is None else threshold
     for number, label in zip(order.numbers, order.labels, strict=True):
         if number in stored:
-            exact += 1
+            found.count_exact(stored[number] != label)
             continue
-        for other, similarity in material.candidates(number, stored):
-            if material.score(number, other, similarity) >= threshold:
-                hits += 1
-                wrong += stored[other] != label
+        for other, similarity in material.candidates(number, stored) if threshold is not None else ():
+            if material.score(number, other, similarity) >= least:
+                found.count_by_meaning(stored[other] != label)
                 break
         else:
             stored[number] = label
-    return Fixed(threshold, hits, wrong, exact)
+    return found
 
 
-def oracle(material: Material, order: Order, budget: float) -> Fixed:
-    """The best fixed threshold in hindsight that holds the budget; the strictest where none does.
+def at_all_fixed(material: Material, order: Order) -> list[Fixed]:
+    """Nothing by meaning first, then the thresholds of the grid from the strictest on."""
+    return [at_fixed(material, order, threshold) for threshold in (None, *reversed(GRID))]
 
-    From the strictest on; none is tried below two in a row that are ten times over the budget.
-    """
-    tried: list[Fixed] = []
-    for threshold in reversed(GRID):
-        tried.append(at_fixed(material, order, threshold))
-        if len(tried) > 1 and all(fixed.wrong_hits > 10 * budget * fixed.hits for fixed in tried[-2:]):
-            break
+
+def best_of_all(tried: Sequence[Fixed], budget: float) -> Fixed:
+    """The most hits, exact and by meaning, of those that hold the budget over them all; where none does, the first."""
     held = [fixed for fixed in tried if fixed.wrong_hits <= budget * fixed.hits]
-    return max(held, key=lambda fixed: fixed.hits) if held else tried[0]
+    return max(held or tried[:1], key=lambda fixed: fixed.hits)
+
+
+def best_by_meaning(tried: Sequence[Fixed], budget: float) -> Fixed:
+    """The most hits by meaning of those that hold the budget over these alone."""
+    held = [fixed for fixed in tried if fixed.wrong_meaning_hits <= budget * fixed.meaning_hits]
+    return max(held or tried[:1], key=lambda fixed: fixed.meaning_hits)
 
 
 def _note(run: StreamRun, budgets: Budgets, policy: Policy) -> None:
@@ -197,4 +225,7 @@ def _note(run: StreamRun, budgets: Budgets, policy: Policy) -> None:
     run.audits_wrong = sum(report.audits_wrong for report in run.reports.values())
     busiest = max(run.reports.values(), key=lambda report: report.hits + report.compared, default=None)
     threshold, state = (None, "off") if busiest is None else (busiest.threshold, busiest.state)
-    run.points.append(Point(run.requests, run.hits, run.wrong_hits, run.audits, threshold, state))
+    point = Point(
+        run.requests, run.hits, run.wrong_hits, run.meaning_hits, run.wrong_meaning_hits, run.audits, threshold, state
+    )
+    run.points.append(point)

@@ -11,6 +11,7 @@ import pytest
 
 from cachestack.aio import AsyncCacheStack
 from cachestack.decisions import Layer, Reason, Response
+from cachestack.integrations.aside import Aside
 from cachestack.requests import Generation, Request, Usage
 from cachestack.semantic.budget import machine
 from cachestack.semantic.budget.budgets import same_when_normalised
@@ -363,3 +364,24 @@ def test_two_hits_of_a_pair_that_share_an_audit_are_both_valued_by_it(make_stack
     seen = state(stack).seen
     assert sum(seen.values()) == 3
     assert 0.0 not in seen, "all three were wrong"
+
+
+def test_what_has_no_engine_to_ask_is_not_audited(make_stack: MakeStack) -> None:
+    stack, _ = made(make_stack, policy())
+    always(stack)
+    beside = Aside(stack, "library", tenant="acme")
+    first, again = (beside.request(question, {}, by_meaning=True) for question in (FIRST, AGAIN))
+    beside.keep(first, Generation("the answer"))
+    for _ in range(2):
+        assert beside.find(again) == "the answer"
+    assert state(stack).audits == 0
+
+
+def test_an_engine_that_says_nothing_finds_nothing_wrong(make_stack: MakeStack) -> None:
+    stack, engine = made(make_stack, policy())
+    always(stack)
+    ask(stack, FIRST)
+    engine.answer = lambda _: " "
+    for _ in range(2):
+        assert ask(stack, AGAIN).trace.served_from == "semantic"
+        assert state(stack).audits_wrong == 0

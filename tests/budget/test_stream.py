@@ -17,10 +17,20 @@ from cachestack.evaluation.judging import embed_all, languages_of
 from cachestack.evaluation.stream_corpus import clusters_of, draw
 from cachestack.evaluation.stream_file import read_stream
 from cachestack.evaluation.stream_material import Asked, Material
-from cachestack.evaluation.stream_replay import Order, at_fixed, oracle, replay
+from cachestack.evaluation.stream_replay import (
+    Fixed,
+    Order,
+    StreamRun,
+    at_all_fixed,
+    at_fixed,
+    best_by_meaning,
+    best_of_all,
+    replay,
+)
 from cachestack.evaluation.stream_report import SeedResult, summarise
 from cachestack.policy import Policy
 from cachestack.requests import Generation, Request
+from cachestack.semantic.budget.curve import GRID
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -42,6 +52,10 @@ def prepared(encoder: SentenceEncoder) -> tuple[Material, list[Asked], Order]:
     return material, asked, order
 
 
+def said(label: str) -> str:
+    return f"The form for {label} is in the drawer on the second floor."
+
+
 class Labelling:
     """Answers with the label of the request under way."""
 
@@ -49,8 +63,9 @@ class Labelling:
     label = ""
 
     def stream(self, request: Request) -> Generator[str, None, Generation]:
-        yield self.label
-        return Generation(self.label)
+        text = said(self.label)
+        yield text
+        return Generation(text)
 
 
 @pytest.mark.parametrize("budgeted", [False, True])
@@ -74,37 +89,61 @@ def test_a_replay_decides_as_the_pipeline_does(
         source = response.trace.served_from
         if source in found:
             found[source] += 1
-            found["wrong"] += response.text != one.label
+            found["wrong"] += response.text != said(one.label)
         assert response.trace.step(Layer.SEMANTIC) is not None
     if not budgeted:
         fixed = at_fixed(material, order, BUDGET.semantic.accept_score)
-        assert found == {"exact": fixed.exact_hits, "semantic": fixed.hits, "wrong": fixed.wrong_hits}
+        assert found == {"exact": fixed.exact_hits, "semantic": fixed.meaning_hits, "wrong": fixed.wrong_hits}
         return
     run = replay(material, order, BUDGET, seed=0)
     audits = sum(r.audits for r in stack.stats().budgets["stream"].values())
     del audits
     # audits are drawn otherwise here: what is served before the first of them must be the same
-    assert found["exact"] + found["semantic"] == pytest.approx(run.exact_hits + run.hits, abs=6)
+    assert found["exact"] + found["semantic"] == pytest.approx(run.hits, abs=6)
 
 
 def test_a_replay_is_the_same_for_the_same_seed(prepared: tuple[Material, list[Asked], Order]) -> None:
     material, _, order = prepared
     one, other = (replay(material, order, BUDGET, seed=4) for _ in range(2))
-    assert (one.hits, one.wrong_hits, one.audits, one.changes) == (
-        other.hits,
-        other.wrong_hits,
-        other.audits,
-        other.changes,
-    )
+    assert one == other
 
 
-def test_the_oracle_is_the_best_fixed_threshold_that_holds(prepared: tuple[Material, list[Asked], Order]) -> None:
+@pytest.mark.parametrize("budget", [0.002, 0.02, 0.5])
+def test_the_oracles_are_the_best_fixed_thresholds_that_hold(
+    prepared: tuple[Material, list[Asked], Order], budget: float
+) -> None:
     material, _, order = prepared
-    best = oracle(material, order, 0.02)
-    assert best.wrong_hits <= 0.02 * best.hits
-    for threshold in (0.5, 0.75, 0.94):
-        fixed = at_fixed(material, order, threshold)
-        assert fixed.hits <= best.hits or fixed.wrong_hits > 0.02 * fixed.hits
+    tried = at_all_fixed(material, order)
+    assert [fixed.threshold for fixed in tried] == [None, *reversed(GRID)]
+    of_all, by_meaning = best_of_all(tried, budget), best_by_meaning(tried, budget)
+    assert of_all.wrong_hits <= budget * of_all.hits
+    assert by_meaning.wrong_meaning_hits <= budget * by_meaning.meaning_hits
+    for fixed in tried:
+        assert fixed.hits <= of_all.hits or fixed.wrong_hits > budget * fixed.hits
+        strict = fixed.wrong_meaning_hits > budget * fixed.meaning_hits
+        assert fixed.meaning_hits <= by_meaning.meaning_hits or strict
+    assert of_all.hits >= tried[0].hits == tried[0].exact_hits, "nothing by meaning holds it here"
+
+
+def test_the_two_oracles_differ_where_exact_hits_pay_for_wrong_ones() -> None:
+    strict, loose = Fixed(1000, 0, 10, 0, 0.94), Fixed(950, 0, 100, 5, 0.8)
+    tried = [Fixed(1005), strict, loose]
+    assert best_of_all(tried, 0.01) is loose
+    assert best_by_meaning(tried, 0.01) is strict
+    assert best_by_meaning([Fixed(1005), loose], 0.01).threshold is None, "where none holds it, none is served"
+
+
+def test_an_exact_hit_with_another_label_is_wrong(encoder: SentenceEncoder) -> None:
+    """As in a file whose answers move: the stored one is served."""
+    asked = [Asked("How do I reset my password?", label) for label in ("a", "a", "b", "b")]
+    material = Material(BUDGET)
+    order = Order([material.number(a) for a in asked], [a.label for a in asked])
+    material.prepare(embed_all([asked[0].text], encoder, lambda *_: None), languages_of(encoder))
+    for found in (replay(material, order, BUDGET, 0), at_fixed(material, order, 0.9)):
+        assert (found.exact_hits, found.wrong_exact_hits, found.meaning_hits) == (3, 2, 0)
+    result = summarise([SeedResult(0, replay(material, order, BUDGET, 0), at_all_fixed(material, order))], 0.02)
+    assert (result["hits"], result["wrong_hits"], result["held"]) == (3, 2, False)
+    assert result["by_meaning"]["held"]
 
 
 def test_the_budget_sees_no_label_of_a_hit_that_was_not_audited(prepared: tuple[Material, list[Asked], Order]) -> None:
@@ -118,13 +157,34 @@ def test_the_budget_sees_no_label_of_a_hit_that_was_not_audited(prepared: tuple[
 
 def test_seeds_are_summed_and_judged(prepared: tuple[Material, list[Asked], Order]) -> None:
     material, _, order = prepared
-    results = [SeedResult(s, replay(material, order, BUDGET, s), oracle(material, order, 0.02)) for s in range(2)]
+    tried = at_all_fixed(material, order)
+    results = [SeedResult(s, replay(material, order, BUDGET, s), tried) for s in range(2)]
     found = summarise(results, 0.02)
-    assert found["requests"] == 2 * NUM
-    assert found["hits"] == sum(r.run.hits for r in results)
-    assert found["num_held"] == sum(r.run.wrong_hits <= 0.02 * r.run.hits for r in results)
+    strict = found["by_meaning"]
+    assert found["requests"] == strict["requests"] == 2 * NUM
+    assert found["hits"] == sum(r.run.exact_hits + r.run.meaning_hits for r in results)
+    assert strict["hits"] == sum(r.run.meaning_hits for r in results)
+    assert found["oracle_hits"] == 2 * best_of_all(tried, 0.02).hits
+    assert strict["oracle_hits"] == 2 * best_by_meaning(tried, 0.02).meaning_hits
     for seed in found["seeds"]:
-        assert seed["exact_hits"] + seed["hits"] == seed["all_hits"] <= NUM
+        assert seed["exact_hits"] + seed["by_meaning"]["hits"] == seed["hits"] <= NUM
+        assert set(seed["by_meaning"]) <= set(seed)
+
+
+def test_the_budget_is_judged_over_all_hits_and_by_meaning_apart() -> None:
+    """3 wrong of 100 by meaning, and of 1,000 in all: 1% is held over all, and not by meaning; audits likewise."""
+    runs = [StreamRun(900, 0, 100, 3, requests=1200, audits=20), StreamRun(900, 0, 100, 1, requests=1200, audits=2)]
+    tried = [Fixed(980), Fixed(900, 0, 90, 0, 0.94)]
+    found = summarise([SeedResult(n, run, tried) for n, run in enumerate(runs)], 0.01)
+    strict = found["by_meaning"]
+    assert (found["hits"], found["wrong_hits"], found["wrong_per_hit"]) == (2000, 4, 0.002)
+    assert (strict["hits"], strict["wrong_hits"], strict["wrong_per_hit"]) == (200, 4, 0.02)
+    assert (found["held"], found["num_held"], found["num_audits_within"]) == (True, 2, 2)
+    assert (strict["held"], strict["num_held"], strict["num_audits_within"]) == (False, 1, 1)
+    assert [seed["by_meaning"]["held"] for seed in found["seeds"]] == [False, True]
+    assert (found["oracle_hits"], strict["oracle_hits"]) == (1980, 180)
+    assert found["exact_only_hits"] == 1960
+    assert found["interval"][1] < strict["interval"][0]
 
 
 def test_a_stream_of_the_corpus_is_drawn_as_it_says() -> None:
@@ -207,11 +267,24 @@ def test_the_command(tmp_path: Path, encoder_path: Path) -> None:
         "held",
         "audits",
         "oracle_hits",
-        "exact_hits",
     ):
-        assert key in found
-        assert key in found["seeds"][0]
+        for part in (found, found["by_meaning"], found["seeds"][0], found["seeds"][0]["by_meaning"]):
+            assert key in part
+    assert found["hits"] == found["exact_hits"] + found["by_meaning"]["hits"]
     assert plot.stat().st_size > 10_000
+
+
+def test_the_table_shows_both_readings(tmp_path: Path, encoder_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    texts = ["How do I reset my password?", "How can I reset my password?", "How do I reset my password?"]
+    file.write_text("".join(json.dumps({"text": text, "label": "a"}) + "\n" for text in texts))
+    run = CliRunner().invoke(
+        build_app(("eval",)), ["eval", "stream", str(file), "--budget", "0.05", "--encoder", str(encoder_path)]
+    )
+    assert run.exit_code == 0, run.output
+    shown = " ".join(run.stdout.split())
+    assert "budget 5.0% of all served hits, held in 1 of 1" in shown
+    assert "hits by meaning alone (what the budget acts on): held in 1 of 1" in shown
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,8 @@ def class_of(language: str | None) -> str:
 
 
 def same_when_normalised(x: str, y: str, question: str) -> bool | None:
-    """Equal but for letter case and white space; whether other words say the same can't be told."""
+    """Equal but for letter case and white space; whether other words say the same can't be told. For budgets outside a
+    stack: a stack sets `compare` to what its `same_answer` says without a judge."""
     return True if " ".join(x.casefold().split()) == " ".join(y.casefold().split()) else None
 
 
@@ -163,13 +164,16 @@ class Budgets:
 
     # What people ask
 
-    def report(self, tenant: str, hit_id: str, *, wrong: bool, policy: Policy) -> ServedHit | None:
-        """What was served as `hit_id`, the request's id; None where that is not known. A pair that was reported wrong
-        is denied from now on, on disk too."""
+    def report(
+        self, tenant: str, hit_id: str, *, wrong: bool, policy: Policy, by: Mapping[str, Any] | None = None
+    ) -> ServedHit | None:
+        """What was served as `hit_id`, the request's id; None where that is not known, or is behind a wall that `by`
+        (user, role, epoch; None: whoever) is not behind. A pair that was reported wrong is denied from now on, on disk
+        too."""
         budget = self._of(tenant)
         budget.refresh()
         hit = budget.served(hit_id)
-        if hit is None:
+        if hit is None or (by is not None and not _is_behind(hit.partition, by)):
             return None
         if wrong:
             budget.add_pair(Pair(hit.exact, hit.entry_id, True, hit.until_s))
@@ -249,7 +253,8 @@ class Budgets:
         times = budget.count_served(effect.exact, entry.entry_id)
         state = budget.state(of_class)
         chance = 0.0
-        if not verified and self.ask is not None and self._may_audit(effect.partition.tenant, effect.policy):
+        may_ask = self.ask is not None and not effect.request.only_if_cached  # there, nobody may be asked
+        if not verified and may_ask and self._may_audit(effect.partition.tenant, effect.policy):
             chance = probability(times, state.hits + 1, state.audits, policy)
         watched = verified or chance > 0
         drawn = chance > 0 and self._draw() < chance
@@ -380,6 +385,10 @@ def basis_of(policy: Policy, encoder: str) -> str:
 def lowest_level(policy: Policy) -> int:
     """The loosest level at or above the policy's `doubt_score`."""
     return sum(threshold < policy.semantic.doubt_score for threshold in GRID)
+
+
+def _is_behind(partition: Mapping[str, Any], by: Mapping[str, Any]) -> bool:
+    return all(value is None or value == by.get(name) for name, value in partition.items())
 
 
 def _named(partition: Partition) -> dict[str, Any]:

@@ -122,6 +122,13 @@ class Keeper:
             self._version = self._data_version()
             return after
 
+    def absorb(self, pairs: Iterable[Pair], trusted_from_s: float) -> None:
+        """What another file has found wrong about entries that come here."""
+        self.read()  # one that is damaged begins anew
+        self.write(lambda states: states, pairs)
+        with self._lock:
+            self._opened().execute("UPDATE tenant SET trusted_from_s = max(trusted_from_s, ?)", (trusted_from_s,))
+
     def served(self, request_id: str) -> ServedHit | None:
         with self._lock:
             row = self._opened().execute("SELECT served FROM served WHERE id = ?", (request_id,)).fetchone()
