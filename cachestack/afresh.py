@@ -10,7 +10,7 @@ from dataclasses import replace
 from cachestack.adriver import adrive
 from cachestack.decisions import Layer, Response
 from cachestack.driver import drive
-from cachestack.engines.base import Engine, exhaust
+from cachestack.engines.base import Engine, anew, exhaust
 from cachestack.engines.functions import AsyncFunctionEngine, AsyncGeneratorEngine
 from cachestack.performer import Performer
 from cachestack.pipeline import PRIMARY, Pipeline, Run
@@ -41,13 +41,15 @@ class Afresh:
         )
         asked = replace(request, lookup=False, store=False, only_if_cached=False)
         trace = TraceBuilder("audit", request.tenant)
+        engines = {**engines, PRIMARY: anew(engines[PRIMARY])}
         run = self._pipeline.run(asked, alone, engines[PRIMARY], trace)
         if isinstance(engines[PRIMARY], ONLY_AWAITED):
             response = asyncio.run(_awaited(run, self._performer, engines))
         else:
             response = exhaust(drive(run, self._performer, engines, streams=False))
         cost = self._count(request.tenant, response, policy)
-        if response.trace.step(Layer.DECODE) is None or not response.is_text or response.finish_reason != "stop":
+        is_whole = response.is_text and response.finish_reason == "stop" and bool(response.text.strip())
+        if response.trace.step(Layer.DECODE) is None or not is_whole:
             return None
         return Generation(response.text, response.finish_reason, response.usage), cost
 

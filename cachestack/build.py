@@ -22,8 +22,7 @@ from cachestack.semantic.budget.budgets import Budgets
 from cachestack.semantic.budget.keeper import BUDGET_FOLDER
 from cachestack.semantic.verifiers.packing import StatesOf
 from cachestack.stats import Stats
-from cachestack.stores.opening import open_store
-from cachestack.stores.sums import SumsFile
+from cachestack.stores.opening import open_store, open_sums
 
 if TYPE_CHECKING:
     from cachestack.engines.remote.engine import RemoteEngine
@@ -182,7 +181,7 @@ def _build(
         prefix=PrefixLayer(BlockPool(max_bytes=POOL_BYTES), secret=secrets.token_bytes(32)),
         rows=LogitRows(ROW_BYTES, secret=secrets.token_bytes(32)),
         policies=watch,
-        stats=Stats(SumsFile(folder / "stats")),
+        stats=Stats(open_sums(store, folder)),
         budgets=Budgets(folder / BUDGET_FOLDER, clock),
         clock=clock,
         needs_encoder=encoder is not None,

@@ -15,8 +15,10 @@ from cachestack.performer import Performer
 from cachestack.policy import Policy
 from cachestack.requests import Request
 from cachestack.semantic.conversations import kept_context
+from cachestack.semantic.freshness.life import life_of
 from cachestack.semantic.language import identify
 from cachestack.semantic.layer import Asked, bypass_reason, embed_question, partition_of, semantic_lookup
+from cachestack.semantic.scopes import has_own_scope, is_alone, lookup_in_scopes, of_user
 from cachestack.semantic.single import run_with_one_entry
 from cachestack.semantic.verifiers.packing import languages_served
 
@@ -57,20 +59,21 @@ def compare_requests(
         embed_question(cached, first_policy, languages), None, performer.embed, performer.verify
     )
     entry = entry_as_if_answered(first, stored, first_policy, now_s)
-    found = run_with_one_entry(
-        semantic_lookup(second, policy, languages, now_s), entry, performer.embed, performer.verify
-    )
+    lookup = lookup_in_scopes if has_own_scope(new, policy) else semantic_lookup
+    found = run_with_one_entry(lookup(second, policy, languages, now_s), entry, performer.embed, performer.verify)
     return Comparison(isinstance(found, Hit), found.reason, differs, found.detail)
 
 
 def entry_as_if_answered(asked: Asked, embedding: Embedding | Reason, policy: Policy, now_s: float) -> Entry:
     """The entry that a finished answer to `asked` would have left, with an empty answer."""
     known = isinstance(embedding, Embedding)
+    is_own = has_own_scope(asked.request, policy) and is_alone(asked.request, policy)
+    place = of_user(asked) if is_own else asked
     return Entry(
         entry_id="compared",
-        partition=asked.partition,
+        partition=place.partition,
         contract=asked.contract.digest,
-        exact=asked.exact,
+        exact=place.exact,
         question=asked.request.question,
         answer="",
         finish_reason="stop",
@@ -88,6 +91,7 @@ def entry_as_if_answered(asked: Asked, embedding: Embedding | Reason, policy: Po
         context=kept_context(asked.contract, asked.request.messages, policy.semantic),
         principal=asked.request.user,
         changes="never",
+        own_state=life_of(asked.request, policy, now_s).own_state,
     )
 
 

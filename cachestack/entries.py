@@ -150,7 +150,8 @@ class Candidate:
 class Selector:
     """Which entries to invalidate: all conditions that are given must hold. At least one must be given.
 
-    `version` is that of the request or of any part of its prompt.
+    `user`: whoever asked, whose scope it lies in, or who confirmed it. `version` is that of the request or of any part
+    of its prompt.
     """
 
     tenant: str | None = None
@@ -163,7 +164,7 @@ class Selector:
     def matches(self, entry: Entry) -> bool:
         return (
             (self.tenant is None or entry.partition.tenant == self.tenant)
-            and (self.user is None or self.user in (entry.partition.user, entry.principal))
+            and (self.user is None or self.user in (entry.partition.user, entry.principal, *entry.confirmed_by))
             and (self.tag is None or self.tag in entry.tags)
             and (self.version is None or self.version in (entry.version, *entry.part_versions))
             and (self.created_before_s is None or entry.created_at_s < self.created_before_s)

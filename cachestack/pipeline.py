@@ -57,12 +57,12 @@ from cachestack.policy import Policy
 from cachestack.prefix.layer import PrefixLayer, PrefixPlan
 from cachestack.requests import Generation, Request
 from cachestack.semantic.admission.confirming import SameAnswer, same_text
-from cachestack.semantic.admission.disclosures import belongs_to_somebody
+from cachestack.semantic.admission.judging import Scope
 from cachestack.semantic.budget.terms import score_of
 from cachestack.semantic.freshness.life import life_of, max_served_age, serves_stale
 from cachestack.semantic.language import identify
 from cachestack.semantic.layer import Asked, bypass_reason, partition_of, semantic_lookup
-from cachestack.semantic.scopes import find_live_exact, has_own_scope, lookup_in_scopes, of_user
+from cachestack.semantic.scopes import find_live_exact, has_own_scope, is_alone, lookup_in_scopes, of_user
 from cachestack.serving import replay, serve, share
 from cachestack.settling import Admissions, Answer, settle
 from cachestack.stores.base import Claim
@@ -172,7 +172,7 @@ class Pipeline:
         request, life = asked.request, life_of(asked.request, policy, asked_at_s)
         max_age_s = max_served_age(request, policy)
         user = request.user if life.own_state else None
-        flown = of_user(asked) if has_own_scope(request, policy) and _is_alone(request, policy) else asked
+        flown = of_user(asked) if has_own_scope(request, policy) and is_alone(request, policy) else asked
         return FlightKey(flown.partition, flown.exact, request.dialect, max_age_s, policy, life.until_s, user)
 
     def _called(
@@ -200,7 +200,7 @@ class Pipeline:
             lease = landed
         assert not isinstance(lease, Seat)
         claim: Claim | None = None
-        if lease is not None and asked is not None and not _is_alone(request, policy):
+        if lease is not None and asked is not None and _may_wait(request, policy, asked_at_s):
             got = yield from claimed(asked, policy, self.clock)
             if isinstance(got, Hit):
                 return (yield from serve(got, trace, policy.retention.sliding_s, asked_at_s))
@@ -209,7 +209,7 @@ class Pipeline:
         try:
             made = self._made(request, policy, primary, trace, asked, asked_at_s, looked_up, lease, claim)
             response = yield from made
-            is_kept = response.hit_id is not None and response.trace.served_from == "engine"
+            is_kept = response.trace.served_from == "engine" and _is_kept_for_all(response)
             return response
         finally:
             if claim is not None:
@@ -421,10 +421,15 @@ class Pipeline:
             plan.release()
 
 
-def _is_alone(request: Request, policy: Policy) -> bool:
-    """Whether no other user may share this request's call: each must be answered for itself to confirm the other, and
-    what belongs to one stays with one."""
-    return policy.admission.confirmations > 0 or belongs_to_somebody(request.question, request.system, policy.admission)
+def _may_wait(request: Request, policy: Policy, asked_at_s: float) -> bool:
+    """Whether what another process is making may serve this request; else both would wait for nothing."""
+    is_own = is_alone(request, policy) or life_of(request, policy, asked_at_s).own_state
+    return not is_own and max_served_age(request, policy) > 0
+
+
+def _is_kept_for_all(response: Response) -> bool:
+    step = response.trace.step(Layer.SETTLE)
+    return response.hit_id is not None and step is not None and step.detail.get("scope") != Scope.USER.value
 
 
 def _noted(asked: Asked, policy: Policy, found: Hit[Entry], request_id: str) -> NoteServed:

@@ -118,6 +118,9 @@ class Request:
         for name in ("user", "role", "version"):
             if getattr(self, name) is not None:
                 _check_text(name, getattr(self, name))
+        for name in ("user", "role"):
+            if getattr(self, name) == "":  # a caller's word for nobody: they must not count as one person
+                object.__setattr__(self, name, None)
         _check_texts("tags", self.tags)
         if not isinstance(self.part_versions, tuple):
             raise RequestError(f"part_versions must be a tuple of texts and None, not {self.part_versions!r}")

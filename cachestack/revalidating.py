@@ -23,7 +23,7 @@ from cachestack.adriver import adrive
 from cachestack.decisions import Response
 from cachestack.driver import Drive, drive
 from cachestack.effects import Revalidate
-from cachestack.engines.base import Engine
+from cachestack.engines.base import Engine, anew
 from cachestack.errors import LimitExceeded
 from cachestack.performer import Performer
 from cachestack.pipeline import Run
@@ -150,7 +150,7 @@ class Revalidations:
     def _in_thread(self, job: _Job) -> None:
         try:
             with self.admit(job.effect.request) as charge:
-                run, engines = self._opened(job.effect.request, job.effect.by)
+                run, engines = self._opened(job.effect.request, anew(job.effect.by))
                 response = _to_the_end(drive(run, self._performer, engines, streams=False), job.stop)
                 if response is not None:
                     charge(response)
@@ -163,7 +163,7 @@ class Revalidations:
     async def _in_task(self, job: _Job) -> None:
         try:
             with self.admit(job.effect.request) as charge:
-                run, engines = self._opened(job.effect.request, job.effect.by)
+                run, engines = self._opened(job.effect.request, anew(job.effect.by))
                 async with aclosing(adrive(run, self._performer, engines, streams=False)) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, Response):

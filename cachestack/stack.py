@@ -275,10 +275,11 @@ class CacheStack(Opened, InProcess):
             self._stats.count(tenant, wrong_hit_reports=1)
         return removed > 0
 
-    def report_hit(self, hit_id: str, *, tenant: str, wrong: bool) -> bool:
-        """As `report_wrong` and `report_right`, by the request's id alone: no entry goes."""
+    def report_hit(self, hit_id: str, *, tenant: str, wrong: bool, by: Mapping[str, Any] | None = None) -> bool:
+        """As `report_wrong` and `report_right`, by the request's id alone: no entry goes. `by`: the `user`, `role` and
+        `epoch` of who reports, where hits behind other walls are not to be reported; None: whoever it is."""
         self._check_open()
-        hit = self.budgets.report(tenant, hit_id, wrong=wrong, policy=self.policies.policy(tenant))
+        hit = self.budgets.report(tenant, hit_id, wrong=wrong, policy=self.policies.policy(tenant), by=by)
         if hit is not None:
             self._stats.count(tenant, **{"wrong_hit_reports" if wrong else "right_hit_reports": 1})
         return hit is not None

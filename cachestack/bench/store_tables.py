@@ -22,7 +22,8 @@ def notes(document: Mapping[str, Any]) -> list[str]:
         f"{versions}.",
         "Vectors of 384 dimensions, drawn; entries of about 5 kB; each look-up by meaning reads 5 entries.",
         f"Redis: {document['redis'] or 'not measured, as there is no server; give --redis URL'}.",
-        f"Results: {document['agreement']['wrong']} wrong.",
+        f"Results: {document['agreement']['wrong']} exact look-ups wrong; {document['agreement']['missed']} by meaning "
+        "missed their entry (a graph looks at a part of the vectors).",
     ]
     for size, figures in document["stores"].get("redis", {}).items():
         found.append(

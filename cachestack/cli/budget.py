@@ -28,10 +28,11 @@ def command(
             policy = loaded.policy(name).budget
         except UnknownTenant:
             continue
-        if policy.is_on and tenant in (None, name):
+        if policy.is_on:
             found[name] = {of: report_of(state, policy) for of, state in sorted(states.items())}
     if tenant is not None and tenant not in found:
         raise UsageError(f"tenant {tenant!r} has no error budget in {home_folder()}; there are: {_names(found)}")
+    found = found if tenant is None else {tenant: found[tenant]}
     if json:
         print_json({"budgets": {name: {c: r.as_dict() for c, r in of.items()} for name, of in found.items()}})
         return

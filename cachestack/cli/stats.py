@@ -20,7 +20,7 @@ from cachestack.semantic.index_counts import kind_of
 from cachestack.semantic.snapshots import INDEX_FOLDER, SnapshotFile, snapshot_files
 from cachestack.snapshot import LayerStats, Quantiles, Snapshot, TenantStats
 from cachestack.stats import Stats
-from cachestack.stores.sums import SumsFile
+from cachestack.stores.opening import open_sums
 
 
 def command(
@@ -28,7 +28,7 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Statistics of all processes that use CACHESTACK_HOME, since it was begun."""
-    recorded = Stats(SumsFile(home_folder() / "stats"))
+    recorded = Stats(open_sums(None, home_folder()))
     try:
         snapshot = recorded.snapshot()
     finally:

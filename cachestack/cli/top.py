@@ -15,7 +15,7 @@ import typer
 from cachestack.cli.output import JsonOption, cell, plain_table, print_json, print_table
 from cachestack.folders import home_folder
 from cachestack.snapshot import TenantStats, tenant_stats
-from cachestack.stores.sums import SumsFile
+from cachestack.stores.opening import open_sums
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,7 +61,7 @@ def command(
     Figures are of the last 60 seconds, `saved` since statistics were begun. Processes write what they count about once
     a second. Without --once, --json prints a line a frame. Ctrl-C ends it.
     """
-    record = SumsFile(home_folder() / "stats")
+    record = open_sums(None, home_folder())
     try:
         shown = frames(record.read, interval)
         if once:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from typing import Any
+from typing import Any, Self
 
 from cachestack.clients.calling import Call
 from cachestack.clients.sse import Event, Splitter
@@ -67,6 +67,10 @@ class Provider:
         return rest
 
     # As an engine
+
+    def anew(self) -> Self:
+        """For a call in the background: what comes of it is nothing that this call's client is given."""
+        return type(self)(self._call, self._send)
 
     def stream(self, request: Request) -> Generator[Piece, None, Generation]:
         self._begin()

@@ -160,6 +160,13 @@ def is_async_engine(engine: Engine) -> TypeIs[AsyncTextEngine]:
     return hasattr(type(engine), "astream")
 
 
+def anew(engine: Engine) -> Engine:
+    """The engine for a call in the background, beside the one that it was given for. One that belongs to a single call,
+    and remembers what came of it, makes another."""
+    another: Engine = engine.anew() if hasattr(type(engine), "anew") else engine  # type: ignore[union-attr]
+    return another
+
+
 def exhaust(stream: Generator[Piece, None, R]) -> R:
     """Run a stream to its end; what it returned."""
     while True:

@@ -28,9 +28,10 @@ class Reports:
             if verdict not in ("wrong", "right"):
                 raise RequestError(f"verdict must be wrong or right, not {verdict!r}")
             stack, tenant = self._port.stack, principal.tenant
+            by = {"user": principal.user, "role": principal.role, "epoch": principal.epoch}
             found = await asyncio.get_running_loop().run_in_executor(
                 self._port.threads,
-                lambda: stack.report_hit(hit_id, tenant=tenant, wrong=verdict == "wrong"),
+                lambda: stack.report_hit(hit_id, tenant=tenant, wrong=verdict == "wrong", by=by),
             )
             if not found:
                 raise not_found("there is no such hit", param="hit_id")

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from cachestack.decisions import Hit, Miss, Reason
-from cachestack.effects import Embed, EmbedFormer, FindExact, Search
+from cachestack.effects import Consult, Embed, EmbedFormer, FindExact, Search
 from cachestack.entries import Entry
 from cachestack.policy import Policy
 from cachestack.requests import Request
+from cachestack.semantic.admission.disclosures import belongs_to_somebody
 from cachestack.semantic.freshness.life import max_served_age, serves
 from cachestack.semantic.layer import Asked, SemanticEffect, semantic_lookup
 
@@ -25,6 +26,12 @@ Lookup = Generator[SemanticEffect, Any, Hit[Entry] | Miss]
 def has_own_scope(request: Request, policy: Policy) -> bool:
     """Whether there may be entries for this user alone, beside those of the partition."""
     return request.user is not None and policy.admission.may_scope_to_user and "user" not in policy.semantic.walls
+
+
+def is_alone(request: Request, policy: Policy) -> bool:
+    """Whether no other user may share this request's call: each must be answered for itself to confirm the other, and
+    what belongs to one stays with one."""
+    return policy.admission.confirmations > 0 or belongs_to_somebody(request.question, request.system, policy.admission)
 
 
 def of_user(asked: Asked) -> Asked:
@@ -76,9 +83,11 @@ def find_live_exact(
 
 
 class _Seen:
-    """What encoders gave for the question."""
+    """What encoders gave for the question, and what the error budget allows it: one question in either scope, so that
+    what is found wrong in one is denied in both."""
 
     def __init__(self) -> None:
+        self.terms: Any = None
         self.embedded: Any = None
         self.former: Any = None
         self.has_searched = False
@@ -88,6 +97,8 @@ class _Seen:
             self.embedded = result
         elif isinstance(effect, EmbedFormer):
             self.former = result
+        elif isinstance(effect, Consult):
+            self.terms = result
         elif isinstance(effect, Search):
             self.has_searched = True
 
@@ -103,6 +114,8 @@ def _again(lookup: Lookup, seen: _Seen) -> Lookup:
                 effect = lookup.send(seen.embedded)
             elif isinstance(effect, EmbedFormer):
                 effect = lookup.send(seen.former)
+            elif isinstance(effect, Consult):
+                effect = lookup.send(seen.terms)
             else:
                 try:
                     result = yield effect

@@ -23,8 +23,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from cachestack.errors import ConfigError
 from cachestack.stores.disk import DiskStore
+from cachestack.stores.sums import STATS_FOLDER, SumsFile
 
 if TYPE_CHECKING:
+    from cachestack.stores.redis.link import Link
+    from cachestack.stores.redis.sums import RedisSums
     from cachestack.stores.tiered import TieredStore
 
 VARIABLE = "CACHESTACK_STORE"
@@ -105,17 +108,31 @@ def open_store(ref: str | None, home: Path, clock: Clock = time.time) -> DiskSto
     return DiskStore(found.folder, clock) if isinstance(found, DiskRef) else open_redis(found, clock)
 
 
+def open_sums(ref: str | None, home: Path) -> SumsFile | RedisSums:
+    """Where statistics add up: beside shared entries, or in `home`. Raises as `open_store`."""
+    found = parse_ref(ref, home)
+    if isinstance(found, DiskRef):
+        return SumsFile(home / STATS_FOLDER)
+    from cachestack.stores.redis.sums import RedisSums
+
+    return RedisSums(_link(found), found.prefix)
+
+
 def open_redis(ref: RedisRef, clock: Clock = time.time) -> TieredStore:
-    from cachestack.stores.redis.link import Link
     from cachestack.stores.redis.store import RedisStore
     from cachestack.stores.tiered import TieredStore
 
+    shared = RedisStore(_link(ref), clock, prefix=ref.prefix, num_slots=ref.num_slots)
+    return TieredStore(shared, max_bytes=ref.memory_bytes)
+
+
+def _link(ref: RedisRef) -> Link:
+    from cachestack.stores.redis.link import Link
+
     try:
-        link = Link(ref.url, deadline_s=ref.deadline_s, connect_deadline_s=ref.deadline_s)
+        return Link(ref.url, deadline_s=ref.deadline_s, connect_deadline_s=ref.deadline_s)
     except (ValueError, TypeError) as error:  # an option that the client cannot take
         raise ConfigError(f"{ref.shown}: {error}") from None
-    shared = RedisStore(link, clock, prefix=ref.prefix, num_slots=ref.num_slots)
-    return TieredStore(shared, max_bytes=ref.memory_bytes)
 
 
 class _Wrong(ValueError):

@@ -6,6 +6,7 @@ A gzipped tar with these members; whoever wants to look inside needs `tar` only:
     entries.jsonl     what `cachestack entries export` writes: entries with their vectors, what is known of encoders
     statistics.json   each tenant's sums
     keys.sqlite       API keys (digests: no key can be made from them) and epochs, unless left out
+    denied.json       which pairs each tenant's error budget has found wrong
     secret            what the salts for engines over HTTP are made with, only where it was asked for
 
 Not in it: policies (they are yours, in a file of yours), the request log, index files (they are made from the entries).
@@ -38,12 +39,14 @@ from cachestack.keys import KEY_VERSION
 from cachestack.semantic.known_encoders import KnownEncoders
 from cachestack.stores.disk import DiskStore
 from cachestack.stores.sums import STATS_FOLDER, SumsFile
+from cachestack.upkeep.denied_pairs import read_denied
 from cachestack.upkeep.findings import Advance
 from cachestack.upkeep.moving import Movable
 
 FORMAT, VERSION = "cachestack-backup", 1
 MANIFEST, ENTRIES, STATISTICS, KEYS, SECRET = "backup.json", "entries.jsonl", "statistics.json", "keys.sqlite", "secret"
-MEMBERS = (ENTRIES, STATISTICS, KEYS, SECRET)
+DENIED = "denied.json"
+MEMBERS = (ENTRIES, STATISTICS, KEYS, DENIED, SECRET)
 ENCODERS_FOLDER = "encoders"
 _PIECE = 2**20
 _MAX_MANIFEST_BYTES = 2**20
@@ -86,6 +89,8 @@ def back_up(
             advance=lambda done: advance("entries", done, max(done, total)),
         )
         (folder / STATISTICS).write_text(json.dumps(_sums(home)))
+        if denied := read_denied(home):  # after the entries: what is denied of them meanwhile is in it
+            (folder / DENIED).write_text(json.dumps(denied))
         if with_keys and (home / ACCESS_FOLDER / KEYS_NAME).exists():
             _copy_keys(home / ACCESS_FOLDER / KEYS_NAME, folder / KEYS)
         if with_secret and (home / "secret").exists():

@@ -16,7 +16,8 @@ from cachestack.errors import UsageError
 from cachestack.exchange import Imported, import_entries
 from cachestack.semantic.known_encoders import KnownEncoders
 from cachestack.stores.sums import STATS_FOLDER, SumsFile
-from cachestack.upkeep.backups import ENCODERS_FOLDER, ENTRIES, KEYS, SECRET, STATISTICS, unpack
+from cachestack.upkeep.backups import DENIED, ENCODERS_FOLDER, ENTRIES, KEYS, SECRET, STATISTICS, unpack
+from cachestack.upkeep.denied_pairs import add_denied
 from cachestack.upkeep.findings import Advance
 from cachestack.upkeep.moving import Movable
 
@@ -55,6 +56,8 @@ def restore(
         sums, has_secret = _sums(home), (home / "secret").exists()
         if not force:
             _check_empty(home, store, has_sums=bool(sums))
+        if (folder / DENIED).exists():  # before the entries: none is matched before what is wrong with it is known
+            add_denied(home, json.loads((folder / DENIED).read_bytes()), lambda: now_s)
         entries = import_entries(
             folder / ENTRIES,
             store,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cachestack.cli.app import main
-from cachestack.corpus.load import answer_part, load_admission
+from cachestack.corpus.load import load_admission
 
 LINES = [
     {"question": "Where?", "answer": "Behind the station.", "kind": "good", "language": "en", "domain": "travel"},
@@ -87,8 +87,9 @@ def test_what_was_tuned_on_is_judged_well_and_the_parts_do_not_overlap() -> None
     from cachestack.semantic.admission import KINDS
 
     dev, test = load_admission("dev"), load_admission("test")
-    assert {answer_part(one.question) for one in dev} == {"dev"}
-    assert {one.question for one in dev}.isdisjoint({one.question for one in test})
+    assert {one.writer for one in dev} == {0, 1, 2, 3, 4}
+    assert {one.writer for one in test}.isdisjoint({one.writer for one in dev})
+    assert {(one.question, one.answer) for one in dev}.isdisjoint({(one.question, one.answer) for one in test})
     found = summarise_admission(list(judge_examples(dev, KINDS)))
     assert found["refusals_and_errors"]["rate"] >= 0.98
     assert found["good"]["rate"] <= 0.02

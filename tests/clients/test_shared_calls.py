@@ -11,6 +11,7 @@ import pytest
 from openai import OpenAI
 
 from cachestack.flights import Flights
+from cachestack.semantic.budget.budgets import AtOnce
 from tests.upstream.calls import Call, Gate
 from tests.upstream.server import Upstream
 
@@ -117,3 +118,21 @@ def test_tenants_do_not_share_a_call(
     gate.open()
     other.open()
     assert len({future.result(20)[0]["text"] for future in running}) == 2
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_call_in_the_background_gives_nothing_to_the_clients_own(
+    make_stack: Any, openai: OpenAI, upstream: Upstream, *, streams: bool
+) -> None:
+    stack = make_stack("default: {budget: {max_wrong_hit_rate: 0.05, audit_share: 1.0}}")
+    stack.budgets._draw, stack.budgets._worker = lambda: 0.0, AtOnce(lambda error: None)
+    client = stack.wrap_client(openai, tenant="acme")
+    said = call(client, False)[0]["text"]
+    reworded: list[Any] = [{"role": "user", "content": "How can I reset my password?"}]
+    made: Any = client.chat.completions.create(model="m", messages=reworded, stream=streams)
+    if streams:
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in made if chunk.choices)
+    else:
+        text = made.choices[0].message.content
+    assert len(upstream.requests) == 2, "it was audited"
+    assert text == said

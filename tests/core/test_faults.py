@@ -75,7 +75,7 @@ def test_an_entry_larger_than_the_tenants_budget_is_not_kept(
     make_stack: MakeStack, caplog: pytest.LogCaptureFixture
 ) -> None:
     stack = make_stack("default: {retention: {max_bytes: 100}}")
-    ask = stack.wrap(tenant="t", model="m")(lambda prompt: "a long answer " * 50)
+    ask = stack.wrap(tenant="t", model="m")(lambda prompt: "The blue box is in the cellar. " * 25)
     response = ask.respond("Hello there")  # type: ignore[attr-defined]
     assert response.trace.step(Layer.SETTLE).reason is Reason.TOO_LARGE
     assert not caplog.records

@@ -34,8 +34,8 @@ class Fixed:
     name = model = "fixed"
 
     def stream(self, request: Request) -> Generator[str, None, Generation]:
-        yield "text"
-        return Generation("text", "stop", Usage(100, 40, 11), ttft_s=0.2, decode_s=1.0)
+        yield "Paris"
+        return Generation("Paris", "stop", Usage(100, 40, 11), ttft_s=0.2, decode_s=1.0)
 
 
 def ask(stack: CacheStack, question: str, **options: object) -> Response:

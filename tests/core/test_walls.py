@@ -23,7 +23,6 @@ OTHERS = [
     {"tenant": "mine\0"},
     {"user": "bob"},
     {"user": "Ana"},
-    {"user": ""},
     {"user": None},
     {"role": "guest"},
     {"role": None},
@@ -46,7 +45,7 @@ class Secret:
     def stream(self, request: Request) -> Generator[str, None, Generation]:
         if self.fails:
             raise OSError("down")
-        text = f"for {request.tenant!r} {request.user!r} {request.role!r}"
+        text = f"Open the blue door of {request.tenant!r} with {request.user!r} and {request.role!r}."
         yield text
         return Generation(text)
 
@@ -71,7 +70,7 @@ def test_nobody_else_is_served(stack: CacheStack, other: dict[str, str | None], 
     assert (explained.would, explained.answer) == ("engine", None)
     assert mine.hit_id not in str(explained)
     answer = stack.chat(asked, **theirs)
-    assert answer.text == f"for {theirs['tenant']!r} {theirs['user']!r} {theirs['role']!r}"
+    assert answer.text == f"Open the blue door of {theirs['tenant']!r} with {theirs['user']!r} and {theirs['role']!r}."
     assert mine.hit_id not in str(answer.trace.as_dict())
 
 
@@ -105,4 +104,4 @@ def test_compare_reads_nothing_that_is_kept(stack: CacheStack) -> None:
     stack.chat(QUESTION, **MINE)
     found = stack.compare("Something else entirely", QUESTION, **MINE)
     assert not found.serves
-    assert "for 'mine'" not in str(found)
+    assert "of 'mine'" not in str(found)

@@ -175,19 +175,22 @@ async def test_all_kinds_of_one_name_share_their_answers(make_stack: MakeStack) 
     wrap = stack.wrap(tenant="t", model="m", name="f")
 
     def pieces(prompt: str) -> Iterator[str]:
-        yield "from "
-        yield "a generator"
+        yield "A generator makes the values "
+        yield "one by one."
 
     def plain(prompt: str) -> str:
-        return "from a function"
+        return "A function gives the value back at once."
 
     async def later(prompt: str) -> str:
-        return "from a coroutine"
+        return "A coroutine gives the value when it is awaited."
 
     async def pieces_later(prompt: str) -> AsyncIterator[str]:
         yield "from an async generator"
 
-    assert "".join(wrap(pieces)("Hello there")) == "from a generator"
-    assert wrap(plain)("Hello there") == "from a generator"
-    assert await wrap(later)("Hello there") == "from a generator"
-    assert "".join([piece async for piece in wrap(pieces_later)("Hello there")]) == "from a generator"
+    assert "".join(wrap(pieces)("Hello there")) == "A generator makes the values one by one."
+    assert wrap(plain)("Hello there") == "A generator makes the values one by one."
+    assert await wrap(later)("Hello there") == "A generator makes the values one by one."
+    assert (
+        "".join([piece async for piece in wrap(pieces_later)("Hello there")])
+        == "A generator makes the values one by one."
+    )

@@ -44,9 +44,9 @@ TRAPS = (
     Trap(
         "a stand-in is kept",
         "semantic/admission/__init__.py",
-        'found = find_placeholder(question, answer) if "placeholder" in kinds else None',
-        "found = None",
-        f"{TESTS}::test_an_empty_answer_shadows_nothing",
+        "for found, is_sure in (find_placeholder(question, wanted, answer), find_error(wanted, answer)):",
+        "for found, is_sure in ():",
+        "tests/semantic/test_admission.py::test_the_threshold_decides_what_rules_leave_open",
     ),
     # walls: what is one user's
     Trap(
@@ -73,7 +73,7 @@ TRAPS = (
     Trap(
         "users share the call of what is one person's",
         "pipeline.py",
-        "flown = of_user(asked) if has_own and _is_alone(asked.request, policy) else asked",
+        "flown = of_user(asked) if has_own_scope(request, policy) and is_alone(request, policy) else asked",
         "flown = asked",
         f"{TESTS}::test_two_users_share_no_call_where_the_question_is_one_persons",
     ),
@@ -116,7 +116,7 @@ TRAPS = (
     ),
     Trap(
         "who confirms followed the other's call",
-        "pipeline.py",
+        SCOPES,
         "policy.admission.confirmations > 0 or belongs",
         "belongs",
         f"{TESTS}::test_users_share_no_call_where_each_must_be_answered",

@@ -54,6 +54,14 @@ TRAPS = (
         f"{RUNNING}::test_a_reported_pair_never_hits_again_not_even_in_another_process",
     ),
     Trap(
+        "a report that another user may make",
+        BUDGETS,
+        "(by is not None and not _is_behind(hit.partition, by))",
+        "False",
+        "tests/gateway/test_reports.py::"
+        "test_nobody_reports_what_another_tenant_or_user_was_served_or_learns_that_it_was",
+    ),
+    Trap(
         "an entry that stays though it was to be removed",
         "stack.py",
         "self.invalidate(tenant=tenant, entry=hit.entry_id)",

@@ -67,8 +67,8 @@ TRAPS = (
     Trap(
         "the new answer's life begins when it was ready",
         "pipeline.py",
-        "new_id, asked, asked_at_s, looked_up, policy",
-        "new_id, asked, self.clock(), looked_up, policy",
+        "            asked_at_s,\n            looked_up,\n            policy,\n            self.encoder_languages,",
+        "            self.clock(),\n            looked_up,\n            policy,\n            self.encoder_languages,",
         f"{NEW}::test_the_old_answer_is_served_at_once_and_the_new_one_next",
     ),
     # the shortest of all bounds
@@ -142,8 +142,8 @@ TRAPS = (
     Trap(
         "my order is yours",
         LIFE,
-        " or entry.principal == request.user",
-        " or True",
+        "    if entry.principal == request.user:\n        return True\n",
+        "    return True\n",
         f"{CORE}::test_ones_own_state_is_served_to_whoever_asked_it",
     ),
     Trap(

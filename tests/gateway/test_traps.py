@@ -135,7 +135,7 @@ def test_the_temperature_is_not_assumed(http: httpx.Client, engine: ScriptedEngi
 
 
 def test_a_cut_answer_is_replayed_for_the_same_limit_only(http: httpx.Client, engine: ScriptedEngine) -> None:
-    engine.say = says("The answer is", finish_reason="length")
+    engine.say = says("The parcel leaves the warehouse in Lyon on", finish_reason="length")
     assert ask(http, {**BASE, "max_tokens": 3}) == "fwd=uri-miss"
     again = http.post(PATH, json={**BASE, "max_tokens": 3})
     assert again.headers["cache-status"] == "CacheStack; hit; detail=exact"

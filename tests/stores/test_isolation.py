@@ -108,6 +108,10 @@ class OneVector:
         return np.tile(np.array([[1, 0, 0, 0]], dtype=np.float32), (len(texts), 1))
 
 
+def said(identity: str) -> str:
+    return f"The form is in the drawer on the second floor, for {identity}, and takes ten minutes."
+
+
 class Bench:
     """A stack, and how often it served what it should and what it should not."""
 
@@ -130,8 +134,8 @@ class Bench:
 
     def ask(self, asker: Asker) -> None:
         identity = asker.identity()
-        response = self.stack.respond(asker.request(), FunctionEngine("f", "m", lambda: f"for {identity}"))
-        assert response.text == f"for {identity}", f"{response.trace.served_from} served {response.text} to {asker}"
+        response = self.stack.respond(asker.request(), FunctionEngine("f", "m", lambda: said(identity)))
+        assert response.text == said(identity), f"{response.trace.served_from} served {response.text} to {asker}"
         self.served[response.trace.served_from] += 1
 
 
@@ -208,7 +212,7 @@ def test_a_wall_that_is_missing_is_found(store, tmp_path, monkeypatch):
     keys._partition_digest.cache_clear()
     monkeypatch.setattr(keys, "canonical_json", lambda value: b"all the same")
     try:
-        with pytest.raises(AssertionError, match="served for"):
+        with pytest.raises(AssertionError, match="served The form"):
             run(store, tmp_path, num=300, meaning=False)
     finally:
         monkeypatch.undo()

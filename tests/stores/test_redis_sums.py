@@ -10,7 +10,9 @@ import threading
 import pytest
 
 from cachestack.errors import StoreError
+from cachestack.stack import CacheStack
 from cachestack.stats import Stats
+from cachestack.stores import opening
 from cachestack.stores.redis.link import Link
 from cachestack.stores.redis.sums import RedisSums
 
@@ -105,3 +107,18 @@ def test_processes_of_long_ago_are_forgotten(redis_server):
     assert link.client.hlen(late._names.batches) == 1
     assert late.read() == {"acme": {"requests": 2}}
     link.close()
+
+
+def test_two_stacks_on_one_redis_have_one_record(redis_server, tmp_path):
+    """Each with a state folder of its own, as on two machines; `cachestack stats` reads the same."""
+    ref = f"{redis_server.url}?prefix={redis_server.new_prefix()}"
+    for name in ("one", "other"):
+        with CacheStack.without_engine(encoder="none", home=tmp_path / name, store=ref) as stack:
+            ask = stack.wrap(tenant="acme", model="m", name="f")(lambda prompt: "Page 12 of the manual.")
+            assert ask("Where is it?") == "Page 12 of the manual."
+            found = stack.stats().by_tenant["acme"]
+    assert found.requests == 2
+    assert found.semantic.hits == {"exact": 1}
+    sums = opening.open_sums(ref, tmp_path / "third")
+    assert Stats(sums).snapshot().by_tenant["acme"].requests == 2
+    sums.close()

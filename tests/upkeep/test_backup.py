@@ -23,6 +23,8 @@ from cachestack.entries import UPGRADES, Selector
 from cachestack.errors import InputFileError, StoreError, UsageError
 from cachestack.folders import lasting_secret
 from cachestack.keys import Partition
+from cachestack.semantic.budget.keeper import BUDGET_FOLDER, Keeper
+from cachestack.semantic.budget.pairs import Pair
 from cachestack.semantic.known_encoders import KnownEncoders
 from cachestack.stores.opening import open_redis
 from cachestack.stores.sums import SumsFile
@@ -396,3 +398,31 @@ def test_the_commands(home, tmp_path, monkeypatch, capsys):
     assert main(["restore", str(file), "--force"]) == 2
     assert main(["restore", str(tmp_path / "none")]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_what_was_found_wrong_comes_back_with_the_entries(home, other, tmp_path):
+    filled(home)
+    keeper = Keeper(home.folder / BUDGET_FOLDER, "acme", lambda: 5.0)
+    keeper.write(dict, [Pair("asked", "wrong", True, 2e9), Pair("asked", "right", False, 2e9)])
+    keeper.close()
+    there = Keeper(other.folder / BUDGET_FOLDER, "acme", lambda: 5.0)
+    there.write(dict, [Pair("asked", "theirs", True, 2e9)])
+    saved(home, tmp_path / "backup")
+    brought_back(other, tmp_path / "backup", force=True)
+    kept = there.read()
+    there.close()
+    assert {(pair.exact, pair.entry_id, pair.wrong, pair.until_s) for pair in kept.pairs} == {
+        ("asked", "wrong", True, 2e9),
+        ("asked", "theirs", True, 2e9),
+    }
+    assert kept.trusted_from_s == 0
+
+
+def test_a_damaged_record_of_what_was_found_wrong_is_not_left_out_in_silence(home, tmp_path):
+    filled(home)
+    folder = home.folder / BUDGET_FOLDER
+    folder.mkdir()
+    (folder / "x.sqlite").write_bytes(b"no database at all" * 100)
+    with pytest.raises(StoreError, match="error budget"):
+        saved(home, tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()

@@ -116,15 +116,22 @@ def class_ttl(entry: Entry, policy: Policy) -> float:
 
 
 def is_for(entry: Entry, request: Request, policy: Policy) -> bool:
-    """Whether the entry is nobody's own state, or this asker's."""
-    return not entry.own_state or not policy.freshness.enabled or entry.principal == request.user
+    """Whether the entry is nobody's own state, or this asker's. What was kept as somebody's stays theirs where
+    freshness is switched off later; one that was kept without a class is judged now."""
+    if entry.principal == request.user:
+        return True
+    if entry.own_state or not policy.freshness.enabled or entry.changes:
+        return not entry.own_state
+    return not freshness_of(entry.question).own_state
 
 
 def serves(entry: Entry, request: Request, policy: Policy, now_s: float, max_age_s: float) -> bool:
     """Whether the entry is live for this request. `max_age_s` is what `max_served_age` gives."""
     section = policy.freshness
-    if not section.enabled or (entry.changes == "never" and section.never_ttl_s is None and not entry.own_state):
+    if not entry.own_state and (not section.enabled or (entry.changes == "never" and section.never_ttl_s is None)):
         return entry.is_live(now_s, max_age_s)
+    if not section.enabled:
+        return is_for(entry, request, policy) and entry.is_live(now_s, max_age_s)
     return is_for(entry, request, policy) and entry.is_live(now_s, min(max_age_s, class_ttl(entry, policy)))
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from cachestack.errors import StoreError
@@ -49,10 +50,8 @@ class RedisSums:
         with self._lock:
             for tenant, new in sums.items():
                 self._waiting[tenant].update(new)
-            try:
+            with suppress(StoreError):
                 self._send()
-            except StoreError:
-                return
 
     def read(self) -> Sums:
         """Every tenant's sums. Raises StoreError."""
@@ -64,12 +63,10 @@ class RedisSums:
         return {tenant: _decoded(row) for tenant, row in zip(tenants, rows, strict=True)}
 
     def close(self) -> None:
-        """The last that is not sent yet; then it is lost."""
-        with self._lock:
-            try:
-                self._send()
-            except StoreError:
-                return
+        """Send what is not sent yet, or lose it; the connections are its own."""
+        with self._lock, suppress(StoreError):
+            self._send()
+        self._link.close()
 
     def _send(self) -> None:
         if self._tried is not None:
