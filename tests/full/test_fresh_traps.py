@@ -172,9 +172,9 @@ TRAPS = (
         "no limit holds for what is made in the background",
         "revalidating.py",
         "            with self.admit(job.effect.request) as charge:\n                run, engines = self._opened("
-        "job.effect.request, job.effect.by)\n                response",
+        "job.effect.request, anew(job.effect.by))\n                response",
         "            with free(job.effect.request) as charge:\n                run, engines = self._opened("
-        "job.effect.request, job.effect.by)\n                response",
+        "job.effect.request, anew(job.effect.by))\n                response",
         f"{NEW}::test_a_limit_forbids_it_and_pays_for_it",
     ),
     Trap(
