@@ -8,12 +8,13 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from cachestack.adriver import adrive
+from cachestack.attempts import PRIMARY
 from cachestack.decisions import Layer, Response
 from cachestack.driver import drive
 from cachestack.engines.base import Engine, anew, exhaust
 from cachestack.engines.functions import AsyncFunctionEngine, AsyncGeneratorEngine
 from cachestack.performer import Performer
-from cachestack.pipeline import PRIMARY, Pipeline, Run
+from cachestack.pipeline import Pipeline, Run
 from cachestack.policy import Policy
 from cachestack.requests import Generation, Request
 from cachestack.stats import Stats

@@ -20,46 +20,35 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cachestack.asked_again import Read, Reading
+from cachestack.attempts import Attempts
 from cachestack.claiming import claimed
 from cachestack.continuation import Interrupted
 from cachestack.decisions import Bypass, Hit, Layer, Miss, Outcome, Reason, Response
 from cachestack.effects import (
     AskFences,
     Effect,
-    EngineFailed,
-    FindExact,
     Follow,
-    Generate,
     NoteMissed,
     NoteServed,
-    Prepare,
     Revalidate,
 )
-from cachestack.engines.base import Computed, Engine, Prompt, is_token_engine
+from cachestack.engines.base import Engine, is_token_engine
 from cachestack.entries import Entry
 from cachestack.errors import (
-    CircuitOpen,
-    ConfigError,
-    ContextTooLong,
-    EngineTimeout,
-    MissingExtra,
-    ModelError,
     NotCached,
     RequestError,
     StoreError,
-    UpstreamError,
-    UsageError,
 )
 from cachestack.flights import FlightKey, Flights, LookAgain
 from cachestack.keys import contract_of
 from cachestack.leases import Landed, Lease, Seat
 from cachestack.policy import Policy
-from cachestack.prefix.layer import PrefixLayer, PrefixPlan
-from cachestack.requests import Generation, Request
+from cachestack.prefix.layer import PrefixLayer
+from cachestack.requests import Request
 from cachestack.semantic.admission.confirming import SameAnswer, same_text
 from cachestack.semantic.admission.judging import Scope
 from cachestack.semantic.budget.terms import score_of
-from cachestack.semantic.freshness.life import life_of, max_served_age, serves_stale
+from cachestack.semantic.freshness.life import life_of, max_served_age
 from cachestack.semantic.language import identify
 from cachestack.semantic.layer import Asked, bypass_reason, partition_of, semantic_lookup
 from cachestack.semantic.scopes import find_live_exact, has_own_scope, is_alone, lookup_in_scopes, of_user
@@ -69,13 +58,6 @@ from cachestack.stores.base import Claim
 from cachestack.tracing import TraceBuilder
 
 Run = Generator[Effect, Any, Response]
-PRIMARY = "primary"
-# Trying again cannot help here: the request, the set-up or the model's limit is what is wrong.
-NOT_RETRIED = (UsageError, ConfigError, ModelError, ContextTooLong, MissingExtra)
-REFUSED = frozenset({400, 413, 422})
-"""What a provider says of a request that is wrong for all of them."""
-RETRIED_BY_ENGINE = (UpstreamError, EngineTimeout, CircuitOpen)
-"""A remote engine has tried again by itself before it raised one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +218,8 @@ class Pipeline:
             is_kept = asked is not None and life_of(request, policy, asked_at_s).is_kept(asked_at_s)
             lease.admits = lambda made: is_kept and admissions.is_for_all(made)
         try:
-            answer = yield from self._answer(request, policy, primary, trace, asked if has_stale else None, lease)
+            attempts = Attempts(self.engines, self.prefix, self.clock)
+            answer = yield from attempts.answer(request, policy, primary, trace, asked if has_stale else None, lease)
         except Interrupted:
             raise  # this request's alone: who follows has passed on something else, or nothing
         except Exception as error:
@@ -296,130 +279,6 @@ class Pipeline:
             return None, Reason.UNCACHEABLE_ARGUMENT
         return Asked(request, contract, partition_of(request, policy.semantic)), None
 
-    def _answer(
-        self,
-        request: Request,
-        policy: Policy,
-        primary: Engine,
-        trace: TraceBuilder,
-        stale_for: Asked | None,
-        lease: Lease | None,
-    ) -> Generator[Effect, Any, Answer | Entry]:
-        """The engine's answer, or what the policy's fallback chain gives instead.
-
-        `stale_for` is the question that has a stale answer, if it has one.
-        """
-        attempts: list[tuple[str, Engine, Reason | None]]
-        failure: EngineFailed | None = None
-        for step in ("first", *policy.on_engine_error):
-            match step:
-                case "first":
-                    attempts = [(PRIMARY, primary, None)]
-                case "retry":
-                    if failure is not None and isinstance(failure.cause, RETRIED_BY_ENGINE):
-                        continue
-                    attempts = [(PRIMARY, primary, Reason.RETRIED)] * policy.fallback.num_retries
-                case "other_engine":
-                    attempts = [(*self._other(policy), Reason.OTHER_ENGINE)]
-                case "stale":
-                    stale = yield from self._stale(stale_for, policy)
-                    if stale is not None:
-                        trace.add(Layer.FALLBACK, Outcome.DONE, Reason.STALE, {"entry_id": stale.entry_id})
-                        return stale
-                    continue
-                case _:
-                    break
-            for name, engine, reason in attempts:
-                if reason is not None:
-                    trace.add(Layer.FALLBACK, Outcome.DONE, reason, {"engine": engine.name})
-                is_own = name == PRIMARY or engine.model == primary.model != ""  # without a name it may be any other
-                try:
-                    if lease is not None:
-                        lease.begin(None if is_own else engine.name)
-                    generation = yield from self._generate(name, engine, request, policy, trace, lease)
-                    return Answer(generation, is_own, engine.name)
-                except EngineFailed as error:
-                    failure = error
-                    detail: dict[str, Any] = {"error": f"{type(error.cause).__name__}: {error.cause}"}
-                    detail |= {"timed_out": True} if isinstance(error.cause, EngineTimeout) else {}
-                    is_open = isinstance(error.cause, CircuitOpen)
-                    trace.add(
-                        Layer.DECODE, Outcome.FAILED, Reason.CIRCUIT_OPEN if is_open else Reason.ENGINE_ERROR, detail
-                    )
-                    if error.emitted or _is_hopeless(error.cause):
-                        raise error.cause from None
-        assert failure is not None, "the chain ends only after a failed attempt"
-        raise failure.cause from None
-
-    def _stale(self, asked: Asked | None, policy: Policy) -> Generator[Effect, Any, Entry | None]:
-        """The expired entry as it is now: it may have been invalidated while the engine was tried."""
-        if asked is None:
-            return None
-        try:
-            entry: Entry | None = yield FindExact(asked.partition, asked.exact)
-        except StoreError:
-            return None
-        within_s = policy.stale_if_error_s
-        usable = entry is not None and serves_stale(entry, asked.request, policy, self.clock(), within_s)
-        return entry if usable else None
-
-    def _other(self, policy: Policy) -> tuple[str, Engine]:
-        name = policy.fallback.other_engine or ""
-        if name not in self.engines:
-            known = ", ".join(sorted(self.engines)) or "none"
-            raise ConfigError(f"fallback.other_engine names {name!r}, which the stack was not given; it has: {known}")
-        return name, self.engines[name]
-
-    def _generate(
-        self,
-        name: str,
-        engine: Engine,
-        request: Request,
-        policy: Policy,
-        trace: TraceBuilder,
-        lease: Lease | None,
-    ) -> Generator[Effect, Any, Generation]:
-        """Prefix layer and decode for one attempt."""
-        if not is_token_engine(engine):
-            trace.add(Layer.PREFIX, Outcome.BYPASS, Reason.NOT_IN_PROCESS)
-            generation: Generation = yield Generate(
-                name, request, deadline_s=policy.fallback.engine_deadline_s, lease=lease
-            )
-            named = {} if engine.model in ("", request.model) else {"model": engine.model}
-            trace.add(Layer.DECODE, Outcome.DONE, Reason.GENERATED, _decode_detail(generation) | named)
-            return generation
-        prompt: Prompt = yield Prepare(name, request)
-        plan = self.prefix.lookup(
-            prompt,
-            fingerprint=engine.fingerprint,
-            model=engine.model,
-            tenant=request.tenant,
-            policy=policy.prefix,
-            fallback=policy.fallback,
-            user=request.user,
-            unsupported=engine.unsupported_cache,
-        )
-        try:
-            trace.add(Layer.PREFIX, _outcome(plan), plan.lookup.reason, plan.detail)
-            computed: Computed = yield Generate(
-                name, request, prompt, plan.past, plan.publish_at, plan.kv_dtype, lease=lease
-            )
-            generation = computed.generation
-            cached = generation.usage.cached_tokens
-            self.prefix.observe(plan, prompt, computed.prefill_s)
-            saved = {
-                "saved_s": round(self.prefix.saved_s(plan), 6),
-                "reused_bytes": sum(kv.num_bytes for kv in plan.past),
-            }
-            detail = _decode_detail(generation) | computed.detail | (saved if cached else {})
-            trace.add(Layer.DECODE, Outcome.DONE, Reason.GENERATED, detail)
-            report = self.prefix.publish(plan, prompt, computed)
-            if report is not None:
-                trace.add(Layer.SETTLE, Outcome.DONE, report.reason, report.detail)
-            return generation
-        finally:
-            plan.release()
-
 
 def _may_wait(request: Request, policy: Policy, asked_at_s: float) -> bool:
     """Whether what another process is making may serve this request; else both would wait for nothing."""
@@ -455,11 +314,6 @@ def _is_void(seat: Seat, tenant: str) -> Generator[Effect, Any, bool]:
             seat.end()
 
 
-def _is_hopeless(cause: Exception) -> bool:
-    """Whether no other attempt, nor another engine, would do better."""
-    return isinstance(cause, NOT_RETRIED) or (isinstance(cause, UpstreamError) and cause.status in REFUSED)
-
-
 def completed(request: Request, policy: Policy, engine: Engine) -> Request:
     """The request with what it left open filled in. Raises RequestError for what the in-process engine cannot do."""
     if not request.model:
@@ -477,19 +331,3 @@ def completed(request: Request, policy: Policy, engine: Engine) -> Request:
     if sampling.max_new_tokens is None:
         sampling = replace(sampling, max_new_tokens=policy.decode.max_new_tokens)
     return replace(request, sampling=sampling)
-
-
-def _outcome(plan: PrefixPlan) -> Outcome:
-    return Outcome(type(plan.lookup).__name__.lower())
-
-
-def _decode_detail(generation: Generation) -> dict[str, Any]:
-    usage = generation.usage
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "new_tokens": usage.completion_tokens,
-        "ttft_s": round(generation.ttft_s, 6),
-        "decode_s": round(generation.decode_s, 6),
-        "finish": generation.finish_reason,
-    }

@@ -15,6 +15,7 @@ from cachestack.answers.comparer import AnswerComparer
 from cachestack.answers.sameness import Sameness
 from cachestack.asked_again import Reading
 from cachestack.asking import Prompt, as_request
+from cachestack.attempts import PRIMARY
 from cachestack.comparing import Comparison, compare_requests
 from cachestack.decisions import Response
 from cachestack.driver import Drive, Stream, drive
@@ -28,7 +29,7 @@ from cachestack.in_process import InProcess
 from cachestack.observers import Observer, Observers
 from cachestack.opened import Opened
 from cachestack.performer import Performer
-from cachestack.pipeline import PRIMARY, Pipeline, Run, completed
+from cachestack.pipeline import Pipeline, Run, completed
 from cachestack.policy_set import PolicySet
 from cachestack.policy_watch import PolicyWatch
 from cachestack.prefix.layer import PrefixLayer

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from cachestack.attempts import PRIMARY
 from cachestack.decisions import Layer, Outcome, Reason, Response, Step
 from cachestack.driver import drive
 from cachestack.effects import Embedding
@@ -24,7 +25,7 @@ from cachestack.evaluation.log_file import BadLines
 from cachestack.evaluation.log_rows import LoggedRequest
 from cachestack.keys import contract_of, exact_key
 from cachestack.performer import Performer
-from cachestack.pipeline import PRIMARY, Pipeline
+from cachestack.pipeline import Pipeline
 from cachestack.policy import Policy, PricePolicy
 from cachestack.policy_set import PolicySet
 from cachestack.prefix.layer import PrefixLayer

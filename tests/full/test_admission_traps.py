@@ -27,7 +27,7 @@ TRAPS = (
     ),
     Trap(
         "a failed call is an answer",
-        "pipeline.py",
+        "attempts.py",
         "                    if error.emitted or _is_hopeless(error.cause):\n"
         "                        raise error.cause from None\n",
         "                    return Answer(Generation(str(error)), True)\n",

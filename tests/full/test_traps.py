@@ -194,7 +194,7 @@ TRAPS = (
     ),
     Trap(
         "a lease that outlives its request",
-        "pipeline.py",
+        "attempts.py",
         "        finally:\n            plan.release()",
         "        finally:\n            pass",
         "tests/core/test_local.py::test_threads_get_the_answers_that_they_would_get_alone",

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from cachestack.asked_again import Reading
 from cachestack.bodies.replays import Replay
 from cachestack.decisions import Response
 from cachestack.driver import drive
 from cachestack.engines.base import exhaust
 from cachestack.engines.functions import FunctionEngine
 from cachestack.gateway.wire import dump
-from cachestack.pipeline import Reading
 from cachestack.policy_set import PolicySet
 from cachestack.requests import Message, Request
 from cachestack.tracing import TraceBuilder
