@@ -100,7 +100,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         self.server.half_is_sent.set()
         self.connection.settimeout(60)
-        if self.connection.recv(1) == b"":
+        try:
+            is_gone = self.connection.recv(1) == b""
+        except ConnectionResetError:  # it had not read all that was sent
+            is_gone = True
+        if is_gone:
             self.server.client_is_gone.set()
 
     def log_message(self, format: str, *args: object) -> None:
